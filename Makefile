@@ -1,0 +1,36 @@
+# Everything runs in .venv, which tools/environment.py makes and keeps up to date.
+# No make (Windows)? README.md has the same in plain pip lines.
+
+# The first Python that can carry the course; if none can, any that runs: tools/environment.py says what it lacks.
+FIND_PYTHON = for test in 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 'pass'; do \
+	for python in python3.13 python3.12 python3.14 python3.11 python3 python; do \
+	"$$python" -c "$$test" >/dev/null 2>&1 && echo "$$python" && exit; done; done
+PYTHON ?= $(shell $(FIND_PYTHON))
+VENV_PYTHON = .venv/bin/python
+
+.PHONY: help lab test ci notebooks execute links environment
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+
+lab: environment  ## open the course in JupyterLab, on your own copy (ARGS="--no-browser --port 8890")
+	@$(VENV_PYTHON) tools/lab.py $(ARGS)
+
+test: environment  ## prove everything: ruff, the tests, every notebook against its stored outputs (ARGS=--loose)
+	@$(VENV_PYTHON) tools/check.py $(ARGS)
+
+ci: test  ## what continuous integration runs
+
+notebooks: environment  ## for authors: run the notebooks anew and store the outputs (NB=03, REMEASURE=1)
+	@$(VENV_PYTHON) tools/notebooks.py run $(if $(REMEASURE),--remeasure) $(NB)
+
+execute: environment  ## run all notebooks, store nothing, show seconds and memory of each
+	@$(VENV_PYTHON) tools/notebooks.py execute $(NB)
+
+links: environment  ## for authors: stamp the repository and version into all links (REPO=owner/name)
+	@$(VENV_PYTHON) tools/links.py $(REPO)
+
+environment:  ## make .venv or bring it up to date (the others do it by themselves)
+	@PYTHON="$(PYTHON)"; if [ -z "$$PYTHON" ]; then \
+	echo "No Python found. Install Python 3.11 or newer (python.org), or say where: make PYTHON=/path/to/python3 ..."; \
+	exit 1; fi; "$$PYTHON" tools/environment.py

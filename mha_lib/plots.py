@@ -1,0 +1,306 @@
+"""Figures that say in words what they show, and the slider figure.
+
+A plot function returns a Picture: the figure, and a description computed from the same data. `show` displays it with a
+sentence beneath; the description is the image's alternative text, and a folded text where no viewer shows that.
+"""
+
+import base64
+import html
+import io
+import math
+import re
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from PIL import Image
+
+WEIGHTS = "Blues"                                       # 0..1, white to dark: survives grey print and colour blindness
+SIGNED = "PuOr"                                         # negative to positive through white
+INK, ACCENT, MUTED = "#1b1b1b", "#b35806", "#8a8a8a"
+LINES = (("#0072b2", "o", "-"), ("#d55e00", "s", "--"), ("#009e73", "^", "-."), ("#7a4ea0", "D", ":"))
+DPI = 100
+
+
+class Picture(NamedTuple):
+    """A figure and the words that say what it shows."""
+
+    figure: Figure
+    words: str
+
+
+def show(picture, sentence):
+    """Display the figure, the sentence under it (*word* becomes italic), and its description, folded."""
+    from IPython.display import display
+
+    display(_image_data(picture), metadata=_image_words(picture), raw=True)
+    text = re.sub(r"\*(.+?)\*", r"<em>\1</em>", html.escape(sentence, quote=False))
+    folded = f"<details><summary>The figure in words</summary><p>{html.escape(picture.words, quote=False)}</p></details>"
+    display({"text/html": f"<p>{text}</p>{folded}", "text/plain": sentence}, raw=True)
+
+
+def explore(render, **controls):
+    """A figure that follows its controls: render(**values) -> Picture; controls are ipywidgets by argument name.
+
+    The file stores the starting picture, so a reader without a kernel sees it too. Without ipywidgets that is all.
+    """
+    from IPython.display import display
+
+    def picture():
+        return render(**{name: control.value for name, control in controls.items()})
+
+    start = picture()
+    data, words = _image_data(start), _image_words(start)
+    try:
+        import ipywidgets
+    except ImportError:
+        display(data, metadata=words, raw=True)
+        return
+    # an image inside an HTML widget: Output widgets print into the cell under nbval, and drop the alternative text
+    view = ipywidgets.HTML()
+
+    def update(_change=None):
+        now = picture()
+        words = html.escape(now.words)
+        view.value = f'<img alt="{words}" src="data:image/png;base64,{_base64(now.figure)}"><p>{words}</p>'
+
+    for control in controls.values():
+        control.observe(update, "value")
+    update()
+    box = ipywidgets.VBox([*controls.values(), view])
+    if not hasattr(box, "_repr_mimebundle_"):           # ipywidgets 7, as on Colab, displays itself
+        display(box)
+        return
+    live = "application/vnd.jupyter.widget-view+json"
+    display({**data, live: box._repr_mimebundle_()[live]}, metadata=words, raw=True)
+
+
+def plot_weights(weights, queries, keys, titles=None):
+    """Attention weights (n, m), or (h, n, m) as h panels: query i down, key j across, numbers where they fit -> Picture."""
+    panels = np.asarray(weights)
+    panels = panels if panels.ndim == 3 else panels[None]               # (h, n, m)
+    h, n, m = panels.shape
+    _labels_fit(panels.shape, queries, keys)
+    titles = titles or ([f"head {a}" for a in range(h)] if h > 1 else [""])
+    cell = 0.56 if max(n, m) <= 8 else 4.5 / max(n, m)
+    figure = Figure((h * (m * cell + 0.2) + 1.0, n * cell + 1.45), layout="constrained")
+    axes = figure.subplots(1, h, squeeze=False)[0]
+    for panel, ax, title in zip(panels, axes, titles, strict=True):
+        _heat_map(ax, panel, WEIGHTS, 0, 1, ".2f" if max(n, m) <= 8 else None)
+        _name_axes(ax, queries if ax is axes[0] else None, keys)
+        ax.set_title(title, fontsize=11)
+        ax.set_xlabel("key j")
+    axes[0].set_ylabel("query i")
+    return Picture(figure, " ".join(_weights_in_words(panel, queries, keys, title)
+                                    for panel, title in zip(panels, titles, strict=True)))
+
+
+def plot_matrix(matrix, rows, columns, title=""):
+    """A signed matrix (n, d): one colour for each sign, white for 0, small whole numbers written in -> Picture."""
+    matrix = np.asarray(matrix)
+    _labels_fit((1, *matrix.shape), rows, columns)
+    n, d = matrix.shape
+    top = np.abs(matrix).max() or 1
+    figure = Figure((d * 0.52 + 1.8, n * 0.45 + 1.1), layout="constrained")
+    ax = figure.subplots()
+    _heat_map(ax, matrix, SIGNED, -top, top, ".3g" if np.allclose(matrix, matrix.round(2)) else ".2f")
+    _name_axes(ax, rows, columns)
+    ax.set_title(title, fontsize=11)
+    parts = []
+    for name, row in zip(rows, matrix, strict=True):
+        cells = [f"{column} {value:.3g}" for column, value in zip(columns, row, strict=True) if abs(value) > 5e-3]
+        parts.append(f"{name}: {', '.join(cells) or 'all zero'}.")
+    return Picture(figure, f"{title or 'Matrix'}, {n} rows by {d} columns, zeros left out. " + " ".join(parts))
+
+
+def plot_matrices(matrices, rows, columns):
+    """Signed matrices of one shape (n, d) side by side, a dict title -> matrix; each has its own colours -> Picture."""
+    arrays = {title: np.asarray(matrix) for title, matrix in matrices.items()}
+    for matrix in arrays.values():
+        _labels_fit(matrix.shape, rows, columns)
+    n, d = len(rows), len(columns)
+    cell = min(0.5, 8.2 / (d * len(arrays)))
+    panel_width = max(d * cell, 1.5) + 0.15
+    figure = Figure((len(arrays) * panel_width + 0.9, n * cell + 0.9), layout="constrained")
+    axes = figure.subplots(1, len(arrays), squeeze=False)[0]
+    parts = []
+    for (title, matrix), ax in zip(arrays.items(), axes, strict=True):
+        top = np.abs(matrix).max() or 1
+        whole = np.allclose(matrix, matrix.round())
+        _heat_map(ax, matrix.round(1), SIGNED, -top, top, ".3g" if whole else ".1f")    # rounded here: no "-0.0"
+        _name_axes(ax, rows if ax is axes[0] else None, columns)
+        ax.set_title(title, fontsize=11)
+        held = [_row_in_words(name, row, columns) for name, row in zip(rows, matrix, strict=True)
+                if np.abs(row).max() > 5e-3]
+        parts.append(f"{title}: {'; '.join(held) or 'all zero'}.")
+    return Picture(figure, f"{len(arrays)} matrices, {n} rows by {d} columns each, zeros left out. " + " ".join(parts))
+
+
+def plot_shapes(*shapes, unit=None):
+    """Named shapes drawn to scale in one row: plot_shapes(("X", (5, 12)), "@", ("W_Q", (12, 12)), "=", ("Q", (5, 12))).
+
+    A text between two shapes is written there as an operator. Rows run down, columns across -> Picture.
+    """
+    boxes = [item for item in shapes if not isinstance(item, str)]
+    tallest = max(rows for _, (rows, _) in boxes)
+    unit = unit or 1.9 / max(*(side for _, shape in boxes for side in shape), 1)
+    width = sum(0.5 if isinstance(item, str) else max(item[1][1] * unit, 0.75) + 0.2 for item in shapes)
+    height = tallest * unit + 0.9
+    figure = Figure((width + 0.2, height))
+    ax = figure.add_axes((0, 0, 1, 1))
+    ax.set(xlim=(0, width + 0.2), ylim=(0, height))
+    ax.axis("off")
+    x, middle = 0.1, 0.5 + tallest * unit / 2
+    for item in shapes:
+        if isinstance(item, str):
+            ax.text(x + 0.25, middle, item, ha="center", va="center", fontsize=14, color=INK)
+            x += 0.5
+            continue
+        name, (rows, columns) = item
+        space = max(columns * unit, 0.75) + 0.2
+        left, bottom = x + (space - columns * unit) / 2, middle - rows * unit / 2
+        ax.add_patch(_rectangle(left, bottom, columns * unit, rows * unit))
+        ax.text(x + space / 2, bottom + rows * unit + 0.06, name, ha="center", va="bottom", fontsize=11, color=INK)
+        ax.text(x + space / 2, bottom - 0.06, f"({rows}, {columns})", ha="center", va="top", fontsize=10, color=INK)
+        x += space
+    chain = " ".join(item if isinstance(item, str) else f"{item[0]} ({item[1][0]}, {item[1][1]})" for item in shapes)
+    return Picture(figure, f"Shapes drawn to scale, rows down and columns across: {chain}.")
+
+
+def plot_lines(x, measured, predicted=None, *, xlabel, ylabel, log="", title=""):
+    """Measured points over predicted lines: two dicts name -> values at x; log is "", "x", "y" or "xy" -> Picture.
+
+    A prediction with the name of a measurement takes its colour.
+    """
+    figure = Figure((6.4, 3.8), layout="constrained")
+    ax = figure.subplots()
+    predicted = predicted or {}
+    names = list(dict.fromkeys([*measured, *predicted]))
+    parts = []
+    for name, (colour, marker, dash) in zip(names, LINES, strict=False):
+        if name in predicted:
+            ax.plot(x, predicted[name], dash, color=colour, label=f"{name}, predicted")
+        if name in measured:
+            ax.plot(x, measured[name], marker, color=colour, label=f"{name}, measured" if predicted else name,
+                    linestyle="none" if predicted else dash, markersize=6)
+            parts.append(f"{name}: " + ", ".join(f"{_short(v)} at {_short(u)}" for u, v in zip(x, measured[name], strict=True)))
+    for axis in log:
+        getattr(ax, f"set_{axis}scale")("log", base=2 if axis == "x" else 10)
+    if "x" in log:
+        ax.set_xticks(x, [_short(u) for u in x])
+        ax.minorticks_off()
+    ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    ax.grid(alpha=0.3)
+    ax.legend(frameon=False)
+    return Picture(figure, f"{ylabel} against {xlabel}. " + "; ".join(parts) + ".")
+
+
+def plot_sublayer():
+    """Where attention sits: the residual stream with Norm and the attention sublayer beside it, added back -> Picture."""
+    figure = Figure((7.6, 2.5))
+    ax = figure.add_axes((0, 0, 1, 1))
+    ax.set(xlim=(0, 7.6), ylim=(0, 2.5))
+    ax.axis("off")
+
+    def arrow(start, end):
+        ax.annotate("", end, start, arrowprops=dict(arrowstyle="-|>", color=INK, lw=1.6, shrinkA=0, shrinkB=0))
+
+    def box(left, width, text):
+        ax.add_patch(_rectangle(left, 0.35, width, 0.8))
+        ax.text(left + width / 2, 0.75, text, ha="center", va="center", fontsize=11, color=INK)
+
+    stream = 1.9
+    ax.text(0.1, stream, "x", fontsize=14, style="italic", va="center", color=INK)
+    arrow((0.4, stream), (6.27, stream))
+    ax.text(3.3, stream + 0.14, "the residual stream, (n, d) from end to end", ha="center", fontsize=11, color=INK)
+    ax.plot([0.9, 0.9], [stream, 0.75], color=INK, lw=1.6)
+    arrow((0.9, 0.75), (1.4, 0.75))
+    box(1.4, 1.1, "Norm")
+    arrow((2.5, 0.75), (3.1, 0.75))
+    ax.text(2.8, 0.88, "X", fontsize=12, style="italic", ha="center", color=INK)
+    box(3.1, 2.4, "multi-head attention\n(this course)")
+    ax.plot([5.5, 6.4], [0.75, 0.75], color=INK, lw=1.6)
+    arrow((6.4, 0.75), (6.4, stream - 0.13))
+    ax.text(6.4, stream, "+", fontsize=13, ha="center", va="center", color=INK,
+            bbox=dict(boxstyle="circle,pad=0.15", facecolor="white", edgecolor=INK))
+    arrow((6.56, stream), (7.4, stream))
+    return Picture(figure, "The residual stream x runs straight through from left to right, shape (n, d) all the way. "
+                           "A branch leaves it, passes Norm, which gives X, then multi-head attention, and is added back: "
+                           "x + Sublayer(Norm(x)).")
+
+
+def _heat_map(ax, matrix, colours, low, high, number):
+    """Draw one matrix; numbers in black or white, whichever reads better on the cell."""
+    image = ax.imshow(matrix, cmap=colours, vmin=low, vmax=high)
+    ax.set_xticks(np.arange(1, matrix.shape[1]) - 0.5, minor=True)
+    ax.set_yticks(np.arange(1, matrix.shape[0]) - 0.5, minor=True)
+    ax.tick_params(which="minor", length=0)
+    if number is None:
+        return
+    ax.grid(which="minor", color="white", linewidth=1.5)
+    for (i, j), value in np.ndenumerate(matrix):
+        red, green, blue, _ = image.cmap(image.norm(value))
+        dark = 0.2126 * red ** 2.2 + 0.7152 * green ** 2.2 + 0.0722 * blue ** 2.2 < 0.18
+        ax.text(j, i, f"{value + 0.0:{number}}", ha="center", va="center", fontsize=9,
+                color="white" if dark else MUTED if value == 0 else INK)
+
+
+def _name_axes(ax, rows, columns):
+    long = max((len(str(name)) for name in columns), default=0) > 5
+    if len(columns) <= 16:
+        ax.set_xticks(range(len(columns)), columns, rotation=40 if long else 0, ha="right" if long else "center",
+                      rotation_mode="anchor" if long else None, fontsize=10)
+    if rows is None:
+        ax.set_yticks([])
+    elif len(rows) <= 16:
+        ax.set_yticks(range(len(rows)), rows, fontsize=10)
+
+
+def _weights_in_words(weights, queries, keys, title):
+    """Which key each query reads most, or that it reads all alike."""
+    parts = []
+    for query, row in zip(queries, weights, strict=True):
+        top = int(np.argmax(row))
+        alike = np.ptp(row) < 5e-3
+        parts.append(f"{query} reads all alike ({row[0]:.2f})" if alike else f"{query} reads {keys[top]} most ({row[top]:.2f})")
+    return (f"{title}: " if title else "Attention weights: ") + ", ".join(parts) + "."
+
+
+def _row_in_words(name, row, columns):
+    """The entries of a row that are not zero, or their range where there are many."""
+    held = [(column, value) for column, value in zip(columns, row, strict=True) if abs(value) > 5e-3]
+    if len(held) > 4:
+        return f"{name} has {len(held)} entries from {min(row):.1f} to {max(row):.1f}"
+    return f"{name} has " + ", ".join(f"{value:.3g} in column {column}" for column, value in held)
+
+
+def _labels_fit(shape, rows, columns):
+    if (len(rows), len(columns)) != shape[-2:]:
+        raise ValueError(f"{len(rows)} row names and {len(columns)} column names do not fit the shape {shape[-2:]}")
+
+
+def _rectangle(left, bottom, width, height):
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((left, bottom), width, height, facecolor="#e8eef7", edgecolor=INK, linewidth=1.2)
+
+
+def _short(value):
+    """A number as a reader would say it: 3 digits, thousands whole."""
+    value = float(value)
+    return f"{value:,.0f}" if abs(value) >= 100 and math.isfinite(value) else f"{value:.3g}"
+
+
+def _base64(figure):
+    whole, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(whole, format="png", dpi=DPI)
+    Image.open(whole).convert("RGB").quantize(256).save(small, "png", optimize=True)    # a third of the bytes
+    return base64.b64encode(small.getvalue()).decode()
+
+
+def _image_data(picture):
+    return {"image/png": _base64(picture.figure), "text/plain": picture.words}
+
+
+def _image_words(picture):
+    return {"image/png": {"alt": picture.words}}

@@ -1,0 +1,145 @@
+"""Figures: their words are computed from the data, and every reader gets them."""
+
+import html
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from mha_lib import plots
+
+WORDS = ["a", "b<", "c"]
+WEIGHTS = np.array([[0.9, 0.1, 0.0], [1 / 3, 1 / 3, 1 / 3], [0.2, 0.2, 0.6]])
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What was handed to IPython's display: a list of (data, metadata)."""
+    display = pytest.importorskip("IPython.display")
+    calls = []
+
+    def record(data, metadata=None, raw=False):
+        calls.append((data, metadata))
+        assert raw or not isinstance(data, dict)
+
+    monkeypatch.setattr(display, "display", record)
+    return calls
+
+
+def drawings():
+    return {
+        "weights": plots.plot_weights(WEIGHTS, WORDS, WORDS),
+        "heads": plots.plot_weights(np.stack([WEIGHTS, WEIGHTS.T]), WORDS, WORDS),
+        "large": plots.plot_weights(np.full((20, 30), 1 / 30), range(20), range(30)),
+        "matrix": plots.plot_matrix([[1.0, -2.0], [0.0, 0.5], [0, 0]], WORDS, ["left", "a long name"], "M"),
+        "zeros": plots.plot_matrix(np.zeros((3, 1)), WORDS, ["c"]),
+        "shapes": plots.plot_shapes(("X", (5, 12)), "@", ("W_Q", (12, 12)), "=", ("Q", (5, 12))),
+        "lines": plots.plot_lines([1, 2, 4], {"time": [1, 4, 16]}, {"time": [1, 4, 16], "limit": [2, 2, 2]},
+                                  xlabel="n", ylabel="seconds", log="xy"),
+        "sublayer": plots.plot_sublayer(),
+    }
+
+
+def test_the_same_figure_twice_is_the_same_bytes():
+    first, second = drawings(), drawings()
+    images = {name: plots._image_data(picture)["image/png"] for name, picture in first.items()}
+    assert len(set(images.values())) == len(images)
+    for name, picture in second.items():
+        assert plots._image_data(picture)["image/png"] == images[name], name
+        assert picture.words == first[name].words and picture.words.endswith("."), name
+
+
+def test_words_of_weights_follow_the_weights():
+    words = plots.plot_weights(WEIGHTS, WORDS, WORDS).words
+    assert words == "Attention weights: a reads a most (0.90), b< reads all alike (0.33), c reads c most (0.60)."
+    moved = WEIGHTS.copy()
+    moved[0] = moved[0][::-1]
+    assert "a reads c most (0.90)" in plots.plot_weights(moved, WORDS, WORDS).words
+    both = plots.plot_weights(np.stack([WEIGHTS, moved]), WORDS, WORDS, titles=["one", "two"]).words
+    assert both.startswith("one: a reads a most (0.90)") and "two: a reads c most (0.90)" in both
+
+
+def test_words_of_a_matrix_name_what_is_not_zero():
+    words = plots.plot_matrix([[1.0, -2.0], [0.0, 0.5], [0, 0]], WORDS, ["x", "y"], "M").words
+    assert words.startswith("M, 3 rows by 2 columns") and words.endswith("a: x 1, y -2. b<: y 0.5. c: all zero.")
+
+
+def test_words_of_shapes_and_lines_carry_the_numbers():
+    assert "X (5, 12) @ W_Q (12, 12) = Q (5, 12)" in drawings()["shapes"].words
+    words = plots.plot_lines([1, 2000], {"t": [0.5, 1234.5]}, xlabel="n", ylabel="s").words
+    assert words == "s against n. t: 0.5 at 1, 1,234 at 2,000."
+
+
+def test_names_that_do_not_fit_the_data_are_refused():
+    for call in (lambda: plots.plot_weights(WEIGHTS, WORDS[:2], WORDS), lambda: plots.plot_matrix(WEIGHTS, WORDS[:2], WORDS)):
+        with pytest.raises(ValueError, match=r"2 row names and 3 column names do not fit the shape \(3, 3\)"):
+            call()
+
+
+def test_two_weights_swapped_are_other_pixels():
+    swapped = WEIGHTS.copy()
+    swapped[2, [0, 2]] = swapped[2, [2, 0]]
+    images = [plots._image_data(plots.plot_weights(w, WORDS, WORDS))["image/png"] for w in (WEIGHTS, swapped)]
+    assert images[0] != images[1]
+
+
+def test_show_gives_the_words_as_alt_text_and_folded(shown):
+    picture = drawings()["weights"]
+    plots.show(picture, "look at *b<*: it reads all alike")
+    (image, metadata), (text, _) = shown
+    assert metadata == {"image/png": {"alt": picture.words}} and image["text/plain"] == picture.words
+    assert image["image/png"].startswith("iVBOR")
+    assert "<p>look at <em>b&lt;</em>: it reads all alike</p>" in text["text/html"]
+    folded = re.search("<details>.*<p>(.*)</p></details>", text["text/html"]).group(1)
+    assert "<" not in folded and html.unescape(folded) == picture.words
+    assert text["text/plain"] == "look at *b<*: it reads all alike"
+
+
+def render(power=1):
+    shares = WEIGHTS ** power
+    return plots.plot_weights(shares / shares.sum(axis=1, keepdims=True), WORDS, WORDS)
+
+
+def test_explore_follows_its_slider_in_picture_and_words(shown, monkeypatch):
+    widgets = pytest.importorskip("ipywidgets")
+    boxes, VBox = [], widgets.VBox
+    monkeypatch.setattr(widgets, "VBox", lambda children: boxes.append(VBox(children)) or boxes[-1])
+    slider = widgets.IntSlider(value=1, min=1, max=9)
+    plots.explore(render, power=slider)
+    (data, metadata), = shown
+    assert data["image/png"] == plots._image_data(render(1))["image/png"]      # what a reader without a kernel sees
+    assert metadata["image/png"]["alt"] == render(1).words
+    assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == boxes[0].model_id
+    control, view = boxes[0].children
+    assert control is slider and html.escape(render(1).words) in view.value
+    slider.value = 9
+    assert html.escape(render(9).words) in view.value and html.escape(render(1).words) not in view.value
+    assert plots._image_data(render(9))["image/png"] in view.value
+
+
+def test_explore_without_ipywidgets_shows_the_starting_picture(shown, monkeypatch):
+    class Slider:
+        value = 2
+
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)        # import raises ImportError
+    plots.explore(render, power=Slider)
+    (data, metadata), = shown
+    assert data["image/png"] == plots._image_data(render(2))["image/png"]
+    assert metadata["image/png"]["alt"] == render(2).words and set(data) == {"image/png", "text/plain"}
+
+
+def test_explore_with_ipywidgets_7_displays_the_box_itself(shown, monkeypatch):
+    widgets = pytest.importorskip("ipywidgets")
+    slider = widgets.IntSlider(value=1, min=1, max=9)
+
+    class OldBox:                                               # displays itself, and has no _repr_mimebundle_
+        def __init__(self, children):
+            self.children = children
+
+    monkeypatch.setattr(widgets, "VBox", OldBox)
+    plots.explore(render, power=slider)
+    (box, _), = shown
+    assert isinstance(box, OldBox) and box.children[0] is slider
+    slider.value = 9
+    assert html.escape(render(9).words) in box.children[1].value
