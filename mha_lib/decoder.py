@@ -102,7 +102,7 @@ def train(model, draw, steps, lr=3e-3, warm_up=30, seed=0, name="training"):
         growing.step()
         history.append(loss.item())
         if step % 10 == 0 or step == steps:
-            runtime.progress(step, steps, f"{name}, loss {history[-1]:.2f}")
+            runtime.progress(step, steps, f"{name}, " + ("done" if step == steps else f"loss {history[-1]:.2f}"))
     return history
 
 

@@ -1,6 +1,6 @@
-"""What stands around attention in a transformer: normalisation and the residual stream. NumPy or torch, as the argument.
+"""What stands around attention in a transformer: normalisation, the residual stream. NumPy or torch, as the argument.
 
-NumPy and torch share the words used here (mean, axis, keepdims), so one text serves both and is differentiable in torch.
+NumPy and torch share the words used here (mean, axis, keepdims), so one text serves both, and torch differentiates it.
 """
 
 from mha_lib import rules
@@ -24,12 +24,13 @@ def rms_norm(X, gain=None, eps=1e-5):
 
 
 def sublayer(X, f, norm=layer_norm):
-    """X + f(norm(X)): f reads the normalised stream, and what it returns is added (pre-norm). X (..., d) -> (..., d)."""
+    """X + f(norm(X)): f reads the normalised stream, its result is added (pre-norm). X (..., d) -> (..., d)."""
     _check(X)
     update = f(norm(X))
     rules.same_kind(X=X, update=update)
     if tuple(update.shape) != tuple(X.shape):
-        raise ValueError(f"the sublayer must return the shape of X {tuple(X.shape)} to be added to it: got {tuple(update.shape)}")
+        raise ValueError(f"the sublayer must return the shape of X {tuple(X.shape)} to be added to it: "
+                         f"got {tuple(update.shape)}")
     return X + update
 
 
@@ -39,7 +40,8 @@ def _check(X, **vectors):
     rules.has_axes("d", X=X)
     for name, x in given.items():
         if tuple(x.shape) != (X.shape[-1],):
-            raise ValueError(f"{name} must be ({X.shape[-1]},), the last axis of X {tuple(X.shape)}: got {tuple(x.shape)}")
+            raise ValueError(f"{name} must be ({X.shape[-1]},), the last axis of X {tuple(X.shape)}: "
+                             f"got {tuple(x.shape)}")
 
 
 def _affine(X, gain, bias):

@@ -23,7 +23,7 @@ class Table(tuple):
     def __str__(self):
         cells = [Row._fields, *((row.stage, row.formula, str(row.shape)) for row in self)]
         widths = [max(len(row[i]) for row in cells) for i in range(len(Row._fields))]
-        lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
         return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
 
     def __repr__(self):
@@ -31,8 +31,8 @@ class Table(tuple):
 
     def _repr_html_(self):
         head = "".join(f'<th scope="col" style="text-align:left">{name}</th>' for name in Row._fields)
-        body = "".join("<tr>" + "".join(f'<td style="text-align:left">{escape(str(cell))}</td>' for cell in row) + "</tr>"
-                       for row in self)
+        rows = ("".join(f'<td style="text-align:left">{escape(str(cell))}</td>' for cell in row) for row in self)
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 

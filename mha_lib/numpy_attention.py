@@ -75,8 +75,9 @@ def merge_heads(heads):
 
 
 def attention(Q, K, V, mask=None, scale=None):
-    """softmax(Q K^T / sqrt(d_k) + mask) V: (..., n, d_k), (..., m, d_k), (..., m, d_v) -> output (..., n, d_v), weights (..., n, m).
+    """softmax(Q K^T / sqrt(d_k) + mask) V: (..., n, d_k), (..., m, d_k), (..., m, d_v) -> output, weights.
 
+    output (..., n, d_v), weights (..., n, m).
     mask: floats that broadcast to (..., n, m), 0 or -inf. `scale=None` means 1 / sqrt(d_k).
     """
     rules.queries_meet_keys("numpy", Q, K, V)

@@ -174,25 +174,45 @@ def plot_lines(x, measured, predicted=None, *, xlabel, ylabel, log="", title="")
     """
     figure = Figure((6.4, 3.8), layout="constrained")
     ax = figure.subplots()
-    predicted = predicted or {}
-    names = list(dict.fromkeys([*measured, *predicted]))
+    words = _lines(ax, x, measured, predicted or {}, xlabel, ylabel, log)
+    ax.set_title(title)
+    ax.legend(frameon=False)
+    return Picture(figure, words)
+
+
+def plot_line_panels(x, panels, *, xlabel, log=""):
+    """The same names in several panels: a dict ylabel -> (a dict name -> values at x), one legend below -> Picture."""
+    figure = Figure((3.2 * len(panels), 3.6), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    words = [_lines(ax, x, measured, {}, xlabel, ylabel, log)
+             for ax, (ylabel, measured) in zip(axes, panels.items(), strict=True)]
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    return Picture(figure, " ".join(words))
+
+
+def plot_losses(runs, chance):
+    """Training: a dict name -> losses by step of several seeds, over the loss of guessing -> Picture.
+
+    Its words hold on every machine: where runs end, in tenths and halves of the loss of guessing.
+    """
+    figure = Figure((6.4, 3.8), layout="constrained")
+    ax = figure.subplots()
+    steps = 1 + np.arange(len(next(iter(runs.values()))[0]))
+    ax.axhline(chance, color=MUTED, linewidth=1)
+    ax.text(steps[-1], chance, "guessing", ha="right", va="bottom", color=INK)
     parts = []
-    for name, (colour, marker, dash) in zip(names, LINES, strict=False):
-        if name in predicted:
-            ax.plot(x, predicted[name], dash, color=colour, label=f"{name}, predicted")
-        if name in measured:
-            ax.plot(x, measured[name], marker, color=colour, label=f"{name}, measured" if predicted else name,
-                    linestyle="none" if predicted else dash, markersize=6)
-            parts.append(f"{name}: " + ", ".join(f"{_short(v)} at {_short(u)}" for u, v in zip(x, measured[name], strict=True)))
-    for axis in log:
-        getattr(ax, f"set_{axis}scale")("log", base=2 if axis == "x" else 10)
-    if "x" in log:
-        ax.set_xticks(x, [_short(u) for u in x])
-        ax.minorticks_off()
-    ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    for (name, losses), (colour, marker, dash) in zip(runs.items(), LINES, strict=False):
+        for number, loss in enumerate(losses):
+            ax.plot(steps, loss, dash, marker=marker, markevery=len(steps) // 6, color=colour, linewidth=1.3,
+                    label=None if number else name)
+        ends = [np.mean(loss[-10:]) / chance for loss in losses]
+        place = ("below a tenth of" if max(ends) < 0.1 else "below half of" if max(ends) < 0.5 else
+                 "above half of" if min(ends) > 0.5 else "on both sides of half")
+        parts.append(f"{name}: {len(losses)} runs, all end {place} the loss of guessing")
+    ax.set(xlabel="training step", ylabel="loss", ylim=(0, None))
     ax.grid(alpha=0.3)
     ax.legend(frameon=False)
-    return Picture(figure, f"{ylabel} against {xlabel}. " + "; ".join(parts) + ".")
+    return Picture(figure, f"Loss in the course of {len(steps)} training steps. " + "; ".join(parts) + ".")
 
 
 def plot_sublayer():
@@ -227,6 +247,28 @@ def plot_sublayer():
     return Picture(figure, "The residual stream x runs straight through from left to right, shape (n, d) all the way. "
                            "A branch leaves it, passes Norm, which gives X, then multi-head attention, and is added back: "
                            "x + Sublayer(Norm(x)).")
+
+
+def _lines(ax, x, measured, predicted, xlabel, ylabel, log):
+    """Draw points and predicted lines into one panel -> their words."""
+    names = list(dict.fromkeys([*measured, *predicted]))
+    parts = []
+    for name, (colour, marker, dash) in zip(names, LINES, strict=False):
+        if name in predicted:
+            ax.plot(x, predicted[name], dash, color=colour, label=f"{name}, predicted")
+        if name in measured:
+            ax.plot(x, measured[name], marker, color=colour, label=f"{name}, measured" if predicted else name,
+                    linestyle="none" if predicted else dash, markersize=6)
+            points = zip(x, measured[name], strict=True)
+            parts.append(f"{name}: " + ", ".join(f"{_short(v)} at {_short(u)}" for u, v in points))
+    for axis in log:
+        getattr(ax, f"set_{axis}scale")("log", base=2 if axis == "x" else 10)
+    if "x" in log:
+        ax.set_xticks(x, [_short(u) for u in x])
+        ax.minorticks_off()
+    ax.set(xlabel=xlabel, ylabel=ylabel)
+    ax.grid(alpha=0.3)
+    return f"{ylabel} against {xlabel}. " + "; ".join(parts) + "."
 
 
 def _heat_map(ax, matrix, colours, low, high, number):

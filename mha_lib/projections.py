@@ -36,7 +36,8 @@ class Projections:
         rules.same_kind(W_Q=W_Q, W_K=W_K, W_V=W_V, W_O=W_O)
         for name, W in dict(W_Q=W_Q, W_K=W_K, W_V=W_V).items():
             if W.shape != W_O.shape:
-                raise ValueError(f"all four matrices must be (d, d): got {name} {tuple(W.shape)} and W_O {tuple(W_O.shape)}")
+                raise ValueError("all four matrices must be (d, d): "
+                                 f"got {name} {tuple(W.shape)} and W_O {tuple(W_O.shape)}")
         if rules.library_of(W_O) == "numpy":
             return cls(np.concatenate([W_Q, W_K, W_V], axis=1), W_O)
         import torch
@@ -45,7 +46,7 @@ class Projections:
 
     @classmethod
     def draw(cls, d, seed=0, bias=False, dtype=np.float64):
-        """Normal weights of variance 1/d, which keeps unit-variance inputs at unit variance; the same for the same seed."""
+        """Normal weights of variance 1/d, which keeps unit variance at unit variance; the same for the same seed."""
         rules.whole(d=d)
         rng = np.random.default_rng(seed)
         W_QKV, W_O = (rng.normal(size=(d, width)) * d ** -0.5 for width in (3 * d, d))
@@ -108,14 +109,15 @@ class Projections:
 
     @classmethod
     def from_multihead_attention(cls, module):
-        """Copy from torch's nn.MultiheadAttention: in_proj_weight (3d, d), rows [Q; K; V], each (out, in) -> Projections."""
+        """Copy torch's nn.MultiheadAttention: in_proj_weight (3d, d), rows [Q; K; V], each (out, in) -> Projections."""
         if module.in_proj_weight is None or module.bias_k is not None or module.add_zero_attn:
-            raise ValueError("only self-attention can be copied: kdim, vdim, add_bias_kv and add_zero_attn must stay unset")
+            raise ValueError("only self-attention can be copied: "
+                             "kdim, vdim, add_bias_kv and add_zero_attn must stay unset")
         biases = [None if b is None else b.detach().clone() for b in (module.in_proj_bias, module.out_proj.bias)]
         return cls(module.in_proj_weight.detach().T.clone(), module.out_proj.weight.detach().T.clone(), *biases)
 
     def to_multihead_attention(self, h):
-        """-> torch's nn.MultiheadAttention(d, h, batch_first=True) with these weights, on their device, in their dtype."""
+        """-> torch's nn.MultiheadAttention(d, h, batch_first=True) with copies of these weights, on their device."""
         import torch
 
         ours = self.to_torch()
@@ -133,7 +135,7 @@ class Projections:
 
     @classmethod
     def from_gpt2(cls, weights):
-        """From one attention layer of GPT-2 as published: c_attn.weight (d, 3d), c_attn.bias, c_proj.weight (d, d), c_proj.bias.
+        """From one attention layer of GPT-2 as published: c_attn.weight (d, 3d), c_proj.weight (d, d), their biases.
 
         GPT-2 stores (in, out), as we do, so nothing is transposed. Ports to nn.Linear (nanoGPT) store the transpose;
         c_attn then has shape (3d, d) and is refused, because the square c_proj would be wrong without any error.
@@ -158,7 +160,8 @@ class Projections:
 # The running example: five words and three heads, written by hand so that every weight means something.
 SENTENCE = "Ada with friends paints herself"
 COLUMNS = "sgN plN sgV plV sgP plP other p0 p1 p2 p3 p4".split()        # what a word is, and where it stands
-KINDS = {"Ada": "sgN", "friends": "plN", "paints": "sgV", "paint": "plV", "herself": "sgP", "them": "plP", "with": "other"}
+KINDS = {"Ada": "sgN", "friends": "plN", "paints": "sgV", "paint": "plV", "herself": "sgP", "them": "plP",
+         "with": "other"}
 
 
 def running_example(sentence=SENTENCE, positions=True):
@@ -196,7 +199,7 @@ def _matrices_by_hand(column, gain=8.0):
         W_Q[column[asks], head_column] = gain
         W_K[column[finds], head_column] = W_V[column[finds], head_column] = 1
 
-    # head 2 (columns 8-11), the word before: position i asks for i - 1, the first word for itself; values carry the kind
+    # head 2 (columns 8-11), the word before: position i asks for i - 1, the first word for itself; values: the kind
     for i in range(5):
         W_Q[column[f"p{i}"], 8 + max(i - 1, 0)] = gain
     for j in range(4):
@@ -204,7 +207,7 @@ def _matrices_by_hand(column, gain=8.0):
     for head_column, kinds in enumerate((("sgN", "plN"), ("sgV", "plV"), ("sgP", "plP"), ("other",)), start=8):
         for kind in kinds:
             W_V[column[kind], head_column] = 1
-            W_O[head_column, column[kind]] = 1 / len(kinds)     # W_O hands the kind back, halved where two share a column
+            W_O[head_column, column[kind]] = 1 / len(kinds)     # hands the kind back, halved where two share a column
 
     # W_O writes the findings of heads 0 and 1 back into the columns for kinds of word
     W_O[range(4), range(4)] = 1

@@ -11,7 +11,7 @@ import numpy as np
 
 def library_of(x):
     """"numpy" for an array, "torch" for a tensor, None for anything else. Never imports torch."""
-    if type(x) is np.ndarray:                       # not np.matrix or masked arrays: they give * and sums another meaning
+    if type(x) is np.ndarray:                       # np.matrix and masked arrays give * and sums another meaning
         return "numpy"
     torch = sys.modules.get("torch")                # no tensor exists before torch is imported
     return "torch" if torch and isinstance(x, torch.Tensor) else None
@@ -106,7 +106,7 @@ def mask_fits(library, mask, scores):
         fits = False
     if not fits:
         raise ValueError(f"mask {tuple(mask.shape)} does not broadcast to the scores {tuple(scores.shape)}: "
-                         "its last two axes are (n, m), queries by keys; a mask for each sequence needs a head axis of 1")
+                         "its last axes are (n, m), queries by keys; a mask for each sequence needs a head axis of 1")
 
 
 def causal_lengths(n, m):
@@ -128,7 +128,8 @@ def cache_takes(library, cache, K, V):
         raise ValueError("K and V must share a length n, one value for each key: "
                          f"got K {tuple(K.shape)} and V {tuple(V.shape)}")
     if cache.length + K.shape[2] > capacity:
-        raise ValueError(f"the cache is full: {cache.length} of {capacity} tokens are stored, {K.shape[2]} more do not fit")
+        raise ValueError(f"the cache is full: {cache.length} of {capacity} tokens are stored, "
+                         f"{K.shape[2]} more do not fit")
 
 
 def cache_is_causal(causal):

@@ -78,8 +78,9 @@ def merge_heads(heads):
 
 
 def attention(Q, K, V, mask=None, scale=None):
-    """softmax(Q K^T / sqrt(d_k) + mask) V: (..., n, d_k), (..., m, d_k), (..., m, d_v) -> output (..., n, d_v), weights (..., n, m).
+    """softmax(Q K^T / sqrt(d_k) + mask) V: (..., n, d_k), (..., m, d_k), (..., m, d_v) -> output, weights.
 
+    output (..., n, d_v), weights (..., n, m).
     mask: floats that broadcast to (..., n, m), 0 or -inf. `scale=None` means 1 / sqrt(d_k).
     """
     rules.queries_meet_keys("torch", Q, K, V)
@@ -126,7 +127,7 @@ def fast_attention(Q, K, V, causal=False):
 
 
 def _last_queries(Q, K, V):
-    """Causal attention of the last n of m tokens. torch's is_causal lines up the first ones instead, so mask by blocks."""
+    """Causal attention of the last n of m tokens. torch's is_causal lines up the first ones, so mask by blocks."""
     n, past = Q.shape[-2], K.shape[-2] - Q.shape[-2]
     blocks = []
     for start in range(0, n, BLOCK):
@@ -152,7 +153,7 @@ def fast_multi_head_attention(X, projections, h, causal=False, cache=None):
 
 
 class KVCache:
-    """The keys and values of one layer's past tokens: room for `capacity`, (batch, h, capacity, d_k) each. For inference."""
+    """The keys and values of one layer's past tokens: (batch, h, capacity, d_k) each. For inference."""
 
     def __init__(self, batch, h, capacity, d_k, dtype=torch.float32, device=None):
         rules.whole(batch=batch, h=h, capacity=capacity, d_k=d_k)
@@ -173,7 +174,7 @@ class KVCache:
 
 
 class MultiHeadAttention(nn.Module):
-    """The sublayer as a torch module: X (..., n, d) -> (..., n, d) by the fast path. Weights start with variance 1/d."""
+    """The sublayer as a torch module: X (..., n, d) -> (..., n, d), fast path. Weights start with variance 1/d."""
 
     def __init__(self, d, h, causal=False, bias=False, device=None, dtype=None):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The backends that the library's tests run on: NumPy, torch on the CPU, and torch on a CUDA device where there is one."""
+"""What the library's tests run on: NumPy, torch on the CPU, torch on a CUDA device."""
 
 import numpy as np
 import torch

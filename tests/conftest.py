@@ -5,28 +5,23 @@ import torch
 
 from tests.backends import BACKENDS
 
+# without a GPU only the tests that need nothing else are skipped, aloud; the others run on the backends there are
+CUDA = [pytest.param("cuda", marks=pytest.mark.gpu)] if torch.cuda.is_available() else []
 
-def on_gpu(name):
-    return pytest.param(name, marks=pytest.mark.gpu)
 
-
-@pytest.fixture(params=["numpy", "torch", on_gpu("cuda")])
+@pytest.fixture(params=["numpy", "torch", *CUDA])
 def backend(request):
-    return _backend(request.param)
+    return BACKENDS[request.param]
 
 
-@pytest.fixture(params=["torch", on_gpu("cuda")])
+@pytest.fixture(params=["torch", *CUDA])
 def torch_backend(request):
     """For what only torch has: gradients, its own modules."""
-    return _backend(request.param)
+    return BACKENDS[request.param]
 
 
-@pytest.fixture(params=[on_gpu("cuda")])
+@pytest.fixture(params=[pytest.param("cuda", marks=pytest.mark.gpu)])
 def gpu(request):
-    return _backend(request.param)
-
-
-def _backend(name):
-    if name == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no CUDA device here")                      # one place, so that pytest -rs says it once
-    return BACKENDS[name]
+    if not CUDA:
+        pytest.skip("no CUDA device here, so nothing was run on one")
+    return BACKENDS[request.param]

@@ -10,6 +10,7 @@ SECTIONS = ("core", "torch", "further")
 TAGS = {*SECTIONS, "frame", "setup", "measured", "poll", "checkpoint", "predict", "nbval-ignore-output"}
 CORE_CELLS, CORE_WORDS, CORE_MINUTES = 35, 900, 45
 CODE_MEDIAN, CODE_MOST = 4, 20
+LINE_WIDTH = 92
 MAX_BYTES = 500_000
 CLOSING = ("takeaways", "glossary", "exit", "transfer", "bridge")   # the frame cells NN-takeaways, ...
 
@@ -146,6 +147,13 @@ def code_is_short(book):
     for name, count in counts.items():
         if count > CODE_MOST:
             yield f"{name} has {count} lines of code, {CODE_MOST} allowed"
+
+
+def code_lines_fit_the_page(book):
+    for cell in book.code:
+        for line in cell.source.split("\n") if "setup" not in tags(cell) else ():
+            if len(line) > LINE_WIDTH:
+                yield f"{cell.id}: a line of {len(line)} characters; JupyterLab and GitHub show {LINE_WIDTH}"
 
 
 def core_asserts_its_claims(book):
@@ -332,7 +340,7 @@ def prose_numbers_were_computed(book):
 
 RULES = [
     cells_ran_in_order, is_normalised, is_small, ids_carry_the_number, outputs_are_clean,
-    code_survives_the_strict_comparison, code_is_short, core_asserts_its_claims,
+    code_survives_the_strict_comparison, code_is_short, code_lines_fit_the_page, core_asserts_its_claims,
     tags_are_known, sections_are_in_order, headings_do_not_skip, title_cell_opens_the_notebook,
     badges_open_this_notebook, core_keeps_its_size, minutes_add_up, predictions_are_folded,
     notebook_opens_and_closes, exercises_are_complete,

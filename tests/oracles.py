@@ -6,7 +6,7 @@ import numpy as np
 
 
 def attention(Q, K, V, mask=None, scale=None):
-    """One head, lists of rows: Q n x d_k, K m x d_k, V m x d_v -> output, weights. A query that sees nothing gets zeros."""
+    """One head, lists of rows: Q n x d_k, K m x d_k, V m x d_v -> output, weights. Sees nothing: zeros."""
     scale = 1 / math.sqrt(len(Q[0])) if scale is None else scale
     output, weights = [], []
     for i, q in enumerate(Q):

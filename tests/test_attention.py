@@ -70,7 +70,8 @@ def test_attention_in_numbers_worked_by_hand(backend):
 def test_multi_head_attention_equals_the_loops_at_every_stage(backend, causal):
     X, mask = draw(B, n, d), backend.array(SQUARE) if causal else None
     for dtype, tolerance in backend.tolerances.items():
-        stages = backend.lib.multi_head_attention(backend.array(X, dtype), backend.projections(SUBLAYER, dtype), h, mask)
+        projections = backend.projections(SUBLAYER, dtype)
+        stages = backend.lib.multi_head_attention(backend.array(X, dtype), projections, h, mask)
         for b in range(B):
             expected = oracles.multi_head(X[b], SUBLAYER, h, SQUARE if causal else None)
             for name, stage in expected.items():
@@ -95,10 +96,10 @@ def test_multi_head_attention_equals_torchs_own_module(backend, bias):
 
 def test_scores_are_dot_products_over_sqrt_d_k(backend):
     Q, K, _ = qkv()
+    dots = np.array([[[[np.dot(q, k) for k in K[b, a]] for q in Q[b, a]] for a in range(h)] for b in range(B)])
     for scale, factor in ((None, 1 / 3), (0.5, 0.5), (np.float64(0.5), 0.5)):
         scores = backend.lib.attention_scores(backend.array(Q), backend.array(K), scale)
-        expected = np.array([[[[np.dot(q, k) * factor for k in K[b, a]] for q in Q[b, a]] for a in range(h)] for b in range(B)])
-        agree(backend.numpy(scores), expected)
+        agree(backend.numpy(scores), dots * factor)
 
 
 def test_every_row_of_weights_is_a_share_of_one(backend):
@@ -127,7 +128,7 @@ def test_a_query_that_may_see_nothing_gets_zeros(backend):
 
 def test_hidden_keys_weigh_exactly_zero_whatever_the_scores(backend):
     Q, K, V = qkv()
-    _, weights = backend.lib.attention(backend.array(1e6 * Q), backend.array(1e6 * K), backend.array(V), backend.array(CAUSAL))
+    _, weights = backend.lib.attention(*map(backend.array, (1e6 * Q, 1e6 * K, V)), backend.array(CAUSAL))
     assert (backend.numpy(weights)[..., CAUSAL < 0] == 0).all()
     np.testing.assert_allclose(backend.numpy(weights).sum(axis=-1), 1)
 
@@ -208,7 +209,8 @@ def test_stages_fit_together(backend):
     stages = backend.lib.multi_head_attention(backend.array(X), backend.projections(SUBLAYER), h, mask, scale)
     shapes = {name: tuple(stage.shape) for name, stage in stages._asdict().items()}
     narrow, square, wide = (B, h, n, d_k), (B, h, n, n), (B, n, d)
-    assert shapes == dict(Q=narrow, K=narrow, V=narrow, scores=square, weights=square, heads=narrow, concat=wide, output=wide)
+    assert shapes == dict(Q=narrow, K=narrow, V=narrow, scores=square, weights=square,
+                          heads=narrow, concat=wide, output=wide)
     Q, K = backend.numpy(stages.Q), backend.numpy(stages.K)
     agree(backend.numpy(stages.scores), 0.2 * Q @ K.swapaxes(-1, -2))       # scaled, and not yet masked
 
@@ -219,19 +221,20 @@ def test_leading_axes_broadcast(backend):
     expected = oracles.batched_attention(Q, np.broadcast_to(K[0, 0], K.shape), np.broadcast_to(V[:, :1], V.shape))
     for actual, wanted in zip(shared, expected, strict=True):
         agree(actual, wanted)
-    X = draw(4, B, n, d)
-    many = backend.numpy(backend.lib.multi_head_attention(backend.array(X), backend.projections(SUBLAYER), h).output)
-    one = backend.numpy(backend.lib.multi_head_attention(backend.array(X[3, 1]), backend.projections(SUBLAYER), h).output)
+    X, projections = draw(4, B, n, d), backend.projections(SUBLAYER)
+    many = backend.numpy(backend.lib.multi_head_attention(backend.array(X), projections, h).output)
+    one = backend.numpy(backend.lib.multi_head_attention(backend.array(X[3, 1]), projections, h).output)
     agree(many[3, 1], one)
 
 
 def test_the_dtype_follows_the_input(backend):
     for dtype in ("float32", "float16", *(["bfloat16"] if backend.name == "torch" else [])):
         Q, K, V = (backend.array(x, dtype) for x in qkv())
+        X, projections = backend.array(draw(n, d), dtype), backend.projections(SUBLAYER, dtype)
         mask = backend.array(CAUSAL)                            # float64, as causal_mask makes it
         made = [*backend.lib.attention(Q, K, V, mask), *backend.lib.attention(Q, K, V, mask, np.float64(0.5)),
                 backend.lib.fast_attention(Q, K, V, causal=True),
-                *backend.lib.multi_head_attention(backend.array(draw(n, d), dtype), backend.projections(SUBLAYER, dtype), h)]
+                *backend.lib.multi_head_attention(X, projections, h, mask[:, m - n:])]
         assert {backend.dtype(x) for x in made} == {dtype}
 
 
@@ -311,13 +314,15 @@ def test_the_fast_path_has_the_same_gradients(torch_backend):
 
 def test_the_module_trains_every_weight_and_equals_the_functions(torch_backend):
     torch.manual_seed(0)
-    module = torch_backend.lib.MultiHeadAttention(d, h, causal=True, bias=True, device=torch_backend.device, dtype=torch.float64)
+    module = torch_attention.MultiHeadAttention(d, h, causal=True, bias=True, dtype=torch.float64)
+    module.to(torch_backend.device)
     X = torch_backend.array(draw(B, n, d))
     output = module(X)
     stages = torch_backend.lib.multi_head_attention(X, module.projections, h, torch_backend.array(SQUARE))
     agree(torch_backend.numpy(output), torch_backend.numpy(stages.output))
     output.square().sum().backward()
-    assert {name for name, p in module.named_parameters() if p.grad is not None and p.grad.any()} == {"W_QKV", "W_O", "b_QKV", "b_O"}
+    trained = {name for name, p in module.named_parameters() if p.grad is not None and p.grad.any()}
+    assert trained == {"W_QKV", "W_O", "b_QKV", "b_O"}
     assert {name: tuple(p.shape) for name, p in module.named_parameters()} == dict(
         W_QKV=(d, 3 * d), W_O=(d, d), b_QKV=(3 * d,), b_O=(d,))
     assert module.W_QKV.detach().var().item() == pytest.approx(1 / d, rel=0.2)
@@ -348,7 +353,8 @@ def test_the_fast_path_equals_the_explicit_one(backend, n, m, causal):
         for dtype, tolerance in backend.tolerances.items():
             Q, K, V = qkv(n, m, width)
             mask = np.triu(np.full((n, m), -np.inf), m - n + 1) if causal else np.zeros((n, m))
-            expected = F.scaled_dot_product_attention(*map(torch.tensor, (Q, K, V)), attn_mask=torch.tensor(mask)).numpy()
+            oracle = F.scaled_dot_product_attention(*map(torch.tensor, (Q, K, V)), attn_mask=torch.tensor(mask))
+            expected = oracle.numpy()
             Q, K, V = (backend.array(x, dtype) for x in (Q, K, V))
             agree(backend.numpy(backend.lib.fast_attention(Q, K, V, causal)), expected, tolerance)
             agree(backend.numpy(backend.lib.attention(Q, K, V, backend.array(mask))[0]), expected, tolerance)
@@ -361,7 +367,7 @@ def test_the_fast_path_broadcasts_and_takes_any_memory_layout(backend, causal):
     shared = backend.lib.fast_attention(*map(backend.array, (Q, K[:, :1], V[0, 0])), causal)       # one K for all heads
     expected, _ = oracles.batched_attention(Q, *(np.broadcast_to(x, K.shape) for x in (K[:, :1], V[0, 0])), mask)
     agree(backend.numpy(shared), expected)
-    turned = [backend.array(x.swapaxes(-1, -2).copy()).swapaxes(-1, -2) for x in (Q, K, V)]         # columns before rows
+    turned = [backend.array(x.swapaxes(-1, -2).copy()).swapaxes(-1, -2) for x in (Q, K, V)]     # columns before rows
     agree(backend.numpy(backend.lib.fast_attention(*turned, causal)), oracles.batched_attention(Q, K, V, mask)[0])
     single = backend.lib.fast_attention(*(backend.array(x[0, 0]) for x in (Q, K, V)), causal)
     agree(backend.numpy(single), oracles.batched_attention(Q, K, V, mask)[0][0, 0])
@@ -416,7 +422,8 @@ def test_the_fast_path_never_holds_the_score_matrix_on_the_gpu(gpu, rows):
 # ---- one contract for both libraries
 
 def public(module):
-    return {name: x for name, x in vars(module).items() if getattr(x, "__module__", "") == module.__name__ and name[0] != "_"}
+    return {name: x for name, x in vars(module).items()
+            if getattr(x, "__module__", "") == module.__name__ and name[0] != "_"}
 
 
 def arguments(function):

@@ -33,10 +33,14 @@ def drawings():
         "heads": plots.plot_weights(np.stack([WEIGHTS, WEIGHTS.T]), WORDS, WORDS),
         "large": plots.plot_weights(np.full((20, 30), 1 / 30), range(20), range(30)),
         "matrix": plots.plot_matrix([[1.0, -2.0], [0.0, 0.5], [0, 0]], WORDS, ["left", "a long name"], "M"),
+        "matrices": plots.plot_matrices({"Q": [[1, 0], [0, 0], [-2, 0.5]], "K": np.zeros((3, 2))}, WORDS, ["x", "y"]),
         "zeros": plots.plot_matrix(np.zeros((3, 1)), WORDS, ["c"]),
         "shapes": plots.plot_shapes(("X", (5, 12)), "@", ("W_Q", (12, 12)), "=", ("Q", (5, 12))),
         "lines": plots.plot_lines([1, 2, 4], {"time": [1, 4, 16]}, {"time": [1, 4, 16], "limit": [2, 2, 2]},
                                   xlabel="n", ylabel="seconds", log="xy"),
+        "panels": plots.plot_line_panels([1, 2], {"seconds": {"slow": [2, 4], "fast": [1, 1]}, "bytes": {"slow": [8, 9]}},
+                                         xlabel="n", log="x"),
+        "losses": plots.plot_losses({"one": [np.linspace(3, 0.1, 60)] * 2, "two": [np.full(60, 2.5)]}, chance=3.0),
         "sublayer": plots.plot_sublayer(),
     }
 
@@ -65,16 +69,32 @@ def test_words_of_a_matrix_name_what_is_not_zero():
     assert words.startswith("M, 3 rows by 2 columns") and words.endswith("a: x 1, y -2. b<: y 0.5. c: all zero.")
 
 
+def test_words_of_several_matrices_name_each_row_that_holds_something():
+    assert drawings()["matrices"].words.endswith("Q: a has 1 in column x; c has -2 in column x, 0.5 in column y. K: all zero.")
+    full = plots.plot_matrices({"Q": [[1, -2, 3, 4, 5]]}, ["a"], "vwxyz").words
+    assert full.endswith("Q: a has 5 entries from -2.0 to 5.0.")
+
+
+def test_words_of_losses_say_where_the_runs_end():
+    for ends, place in (((0.02, 0.09), "below a tenth of"), ((0.3, 0.4), "below half of"), ((0.6, 0.9), "above half of"),
+                        ((0.4, 0.6), "on both sides of half")):
+        words = plots.plot_losses({"heads": [np.full(30, 3.0 * end) for end in ends]}, chance=3.0).words
+        assert words.startswith("Loss in the course of 30 training steps.")
+        assert words.endswith(f"heads: 2 runs, all end {place} the loss of guessing.")
+
+
 def test_words_of_shapes_and_lines_carry_the_numbers():
     assert "X (5, 12) @ W_Q (12, 12) = Q (5, 12)" in drawings()["shapes"].words
     words = plots.plot_lines([1, 2000], {"t": [0.5, 1234.5]}, xlabel="n", ylabel="s").words
     assert words == "s against n. t: 0.5 at 1, 1,234 at 2,000."
+    panels = drawings()["panels"].words
+    assert panels == "seconds against n. slow: 2 at 1, 4 at 2; fast: 1 at 1, 1 at 2. bytes against n. slow: 8 at 1, 9 at 2."
 
 
 def test_names_that_do_not_fit_the_data_are_refused():
-    for call in (lambda: plots.plot_weights(WEIGHTS, WORDS[:2], WORDS), lambda: plots.plot_matrix(WEIGHTS, WORDS[:2], WORDS)):
+    for plot in (plots.plot_weights, plots.plot_matrix, lambda x, *names: plots.plot_matrices({"Q": x}, *names)):
         with pytest.raises(ValueError, match=r"2 row names and 3 column names do not fit the shape \(3, 3\)"):
-            call()
+            plot(WEIGHTS, WORDS[:2], WORDS)
 
 
 def test_two_weights_swapped_are_other_pixels():

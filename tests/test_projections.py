@@ -44,7 +44,8 @@ def test_biases_are_added(backend):
     X = draw(n, d)
     Q, K, V = backend.projections(projections).project(backend.array(X))
     for part, W, b in ((Q, projections.W_Q, 0), (K, projections.W_K, 1), (V, projections.W_V, 2)):
-        np.testing.assert_allclose(backend.numpy(part), X @ W + projections.b_QKV[b * d:(b + 1) * d], rtol=0, atol=1e-12)
+        expected = X @ W + projections.b_QKV[b * d:(b + 1) * d]
+        np.testing.assert_allclose(backend.numpy(part), expected, rtol=0, atol=1e-12)
     mixed = backend.projections(projections).mix(backend.array(X))
     np.testing.assert_allclose(backend.numpy(mixed), X @ projections.W_O + projections.b_O, rtol=0, atol=1e-12)
 
@@ -60,7 +61,8 @@ def test_drawn_weights_keep_unit_variance_and_follow_the_seed():
     projections = Projections.draw(300, seed=1, bias=True)
     for W in (projections.W_QKV, projections.W_O):
         assert W.var() == pytest.approx(1 / 300, rel=0.02)
-    assert np.concatenate(projections.project(draw(200, 300))).var() == pytest.approx(2, rel=0.1)   # 1, and 1 of the biases
+    Q, K, V = Projections.draw(300, seed=1).project(draw(200, 300))
+    assert [Q.var(), K.var(), V.var()] == pytest.approx([1, 1, 1], rel=0.05)
     same(projections, Projections.draw(300, seed=1, bias=True))
     assert (projections.W_O != Projections.draw(300, seed=2).W_O).all()
     assert Projections.draw(d, dtype=np.float32).W_QKV.dtype == np.float32
@@ -81,8 +83,9 @@ def test_weights_that_do_not_fit_together_are_refused(backend, W_QKV, W_O, b_QKV
 
 def test_weights_of_different_kinds_are_refused(backend):
     W_QKV, W_O = backend.array(draw(d, 3 * d)), backend.array(draw(d, d))
-    for wrong, message in ((backend.array(draw(d, d), "float32"), "give both the same dtype"), (draw(d, d).tolist(), "W_O is a list"),
-                           (None, "W_O is a NoneType"), (backend.array(np.ones((d, d)), "int64"), "W_O holds")):
+    for wrong, message in ((backend.array(draw(d, d), "float32"), "give both the same dtype"),
+                           (backend.array(np.ones((d, d)), "int64"), "W_O holds"),
+                           (draw(d, d).tolist(), "W_O is a list"), (None, "W_O is a NoneType")):
         with pytest.raises(TypeError, match=message):
             Projections(W_QKV, wrong)
     with pytest.raises(ValueError, match=re.escape("got W_K (27, 9) and W_O (27, 27)")):
@@ -168,7 +171,7 @@ def test_gpt2_weights_as_a_gpt2_layer_uses_them():
 
 def test_gpt2_weights_in_nn_linears_layout_are_refused():
     weights = Projections.draw(d, bias=True).to_gpt2()
-    with pytest.raises(ValueError, match=re.escape("c_attn.weight is (81, 27), (out, in)") + ".*transpose c_attn.weight and c_proj.weight"):
+    with pytest.raises(ValueError, match=r"c_attn.weight is \(81, 27\).*transpose c_attn.weight and c_proj"):
         Projections.from_gpt2({name: x.T for name, x in weights.items()})
     del weights["c_proj.bias"]
     with pytest.raises(ValueError, match="missing: c_proj.bias"):
@@ -184,7 +187,8 @@ def example_weights(*sentence, **options):
 
 def test_every_head_of_the_example_does_what_its_name_says():
     words, X, stages = example_weights()
-    assert words == "Ada with friends paints herself".split() and X.shape == (5, 12) and stages.weights.shape == (3, 5, 5)
+    assert words == "Ada with friends paints herself".split()
+    assert X.shape == (5, 12) and stages.weights.shape == (3, 5, 5)
     agreement, reference, before = stages.weights
     found = {(0, 0, 3): agreement, (0, 3, 0): agreement, (1, 4, 0): reference,
              **{(2, i, max(i - 1, 0)): before for i in range(5)}}
@@ -211,8 +215,9 @@ def test_without_positions_the_word_before_cannot_be_found():
 
 def test_the_examples_heads_have_the_ranks_that_the_course_names():
     _, _, projections = running_example()
-    ranks = [np.linalg.matrix_rank(projections.W_Q[:, s] @ projections.W_K[:, s].T) for s in (slice(0, 4), slice(4, 8), slice(8, 12))]
-    assert ranks == [4, 2, 4]
+    for a, rank in enumerate((4, 2, 4)):
+        columns = slice(4 * a, 4 * a + 4)
+        assert np.linalg.matrix_rank(projections.W_Q[:, columns] @ projections.W_K[:, columns].T) == rank
 
 
 @pytest.mark.parametrize("sentence", ["Ada sleeps", "", "Ada with friends paints herself Ada"])

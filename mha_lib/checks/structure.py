@@ -275,8 +275,7 @@ def wrong_scale(trial):
     found = divisor(trial.seen) if trial.seen else None
     if found is None or np.isclose(found, trial.sizes["d_k"] ** 0.5, rtol=1e-6):
         return None
-    names = [name for name, value in OTHERS.items()
-             if set(value.__code__.co_consts) & set(trial.sizes) <= set(trial.sizes) and _equals(value, trial.sizes, found)]
+    names = [name for name, value in OTHERS.items() if _equals(value, trial.sizes, found)]
     equals = f", which is {names[0]} here" if names else ""
     return (f"Your scores are Q K^T divided by {found:.4g}{equals}. What sets their spread is the number of products in each "
             f"sum, d_k = {trial.sizes['d_k']}. Look at where your number comes from.")
