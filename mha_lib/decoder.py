@@ -1,9 +1,10 @@
 """A decoder small enough to train on two cores in seconds, two tasks for it, and one head that learns.
 
-Its blocks are x + Sublayer(Norm(x)) around our own attention. All that is random comes from a seed: on a CPU, with the
-same number of threads, a run repeats itself exactly. On another machine the losses differ a little.
+Its blocks are x + Sublayer(Norm(x)) around our own attention. All that is random comes from a seed: on the same CPU a
+run repeats itself exactly, on another machine the losses differ a little.
 """
 
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -82,6 +83,18 @@ def position_losses(model, batch):
     return F.cross_entropy(logits.transpose(1, 2), batch[:, 1:], reduction="none")
 
 
+@contextmanager
+def _one_thread():
+    """Products this small gain little from a second thread, and lose much when another program wants it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@_one_thread()
 def train(model, draw, steps, lr=3e-3, warm_up=30, seed=0, name="training"):
     """Train with AdamW, in place -> the loss at each step. draw(generator) gives a batch (B, n + 1) and what counts.
 
@@ -150,6 +163,7 @@ def generate(model, prompt, count, temperature=0.8, seed=0):
     return tokens
 
 
+@_one_thread()
 def learn_one_head(seed=0, steps=300, n=5, kinds=7, d_k=4):
     """One head learns to name the word before, from outputs alone -> W_Q, W_K, W_V (d, d_k), W_O (d_k, kinds), losses.
 

@@ -54,6 +54,7 @@ def causal_mask(n, m=None, *, dtype=np.float64):
     """
     m = n if m is None else m
     rules.causal_lengths(n, m)
+    rules.float_dtype("numpy", dtype)
     return np.triu(np.full((n, m), -np.inf, dtype), 1 + m - n)
 
 
@@ -148,6 +149,7 @@ class KVCache:
 
     def __init__(self, batch, h, capacity, d_k, dtype=np.float64):
         rules.whole(batch=batch, h=h, capacity=capacity, d_k=d_k)
+        rules.float_dtype("numpy", dtype)
         self.keys, self.values = (np.empty((batch, h, capacity, d_k), dtype) for _ in range(2))
         self.length = 0
 

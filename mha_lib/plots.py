@@ -9,6 +9,7 @@ import html
 import io
 import math
 import re
+import textwrap
 from typing import NamedTuple
 
 import numpy as np
@@ -76,7 +77,7 @@ def explore(render, **controls):
 
 
 def plot_weights(weights, queries, keys, titles=None):
-    """Attention weights (n, m), or (h, n, m) as h panels: query i down, key j across, numbers where they fit -> Picture."""
+    """Attention weights (n, m), or (h, n, m) as h panels: query i down, key j across; numbers if small -> Picture."""
     panels = np.asarray(weights)
     panels = panels if panels.ndim == 3 else panels[None]               # (h, n, m)
     h, n, m = panels.shape
@@ -113,8 +114,11 @@ def plot_matrix(matrix, rows, columns, title=""):
     return Picture(figure, f"{title or 'Matrix'}, {n} rows by {d} columns, zeros left out. " + " ".join(parts))
 
 
-def plot_matrices(matrices, rows, columns):
-    """Signed matrices of one shape (n, d) side by side, a dict title -> matrix; each has its own colours -> Picture."""
+def plot_matrices(matrices, rows, columns, signs=""):
+    """Signed matrices of one shape (n, d) side by side, a dict title -> matrix; each has its own colours -> Picture.
+
+    With signs, such as "++=" for four, one is written into each gap, and all share one range of colours.
+    """
     arrays = {title: np.asarray(matrix) for title, matrix in matrices.items()}
     for matrix in arrays.values():
         _labels_fit(matrix.shape, rows, columns)
@@ -125,7 +129,7 @@ def plot_matrices(matrices, rows, columns):
     axes = figure.subplots(1, len(arrays), squeeze=False)[0]
     parts = []
     for (title, matrix), ax in zip(arrays.items(), axes, strict=True):
-        top = np.abs(matrix).max() or 1
+        top = max(np.abs(part).max() for part in (arrays.values() if signs else [matrix])) or 1
         whole = np.allclose(matrix, matrix.round())
         _heat_map(ax, matrix.round(1), SIGNED, -top, top, ".3g" if whole else ".1f")    # rounded here: no "-0.0"
         _name_axes(ax, rows if ax is axes[0] else None, columns)
@@ -133,7 +137,11 @@ def plot_matrices(matrices, rows, columns):
         held = [_row_in_words(name, row, columns) for name, row in zip(rows, matrix, strict=True)
                 if np.abs(row).max() > 5e-3]
         parts.append(f"{title}: {'; '.join(held) or 'all zero'}.")
-    return Picture(figure, f"{len(arrays)} matrices, {n} rows by {d} columns each, zeros left out. " + " ".join(parts))
+    for ax, sign in zip(axes[1:], signs, strict=False):
+        ax.text(-0.03, 0.5, sign, transform=ax.transAxes, ha="right", va="center", fontsize=14, color=INK)
+    between = f" Between them: {' '.join(signs)}." if signs else ""
+    shape = f"{len(arrays)} matrices, {n} rows by {d} columns each, zeros left out.{between} "
+    return Picture(figure, shape + " ".join(parts))
 
 
 def plot_shapes(*shapes, unit=None):
@@ -181,11 +189,14 @@ def plot_lines(x, measured, predicted=None, *, xlabel, ylabel, log="", title="")
 
 
 def plot_line_panels(x, panels, *, xlabel, log=""):
-    """The same names in several panels: a dict ylabel -> (a dict name -> values at x), one legend below -> Picture."""
+    """Several panels on one y axis: a dict title -> (a dict name -> values at x), one legend below -> Picture."""
     figure = Figure((3.2 * len(panels), 3.6), layout="constrained")
-    axes = figure.subplots(1, len(panels), squeeze=False)[0]
-    words = [_lines(ax, x, measured, {}, xlabel, ylabel, log)
-             for ax, (ylabel, measured) in zip(axes, panels.items(), strict=True)]
+    axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    words = []
+    for ax, (title, measured) in zip(axes, panels.items(), strict=True):
+        words.append(_lines(ax, x, measured, {}, xlabel, title, log))
+        ax.set_title(title, fontsize=11)
+        ax.set_ylabel("")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     return Picture(figure, " ".join(words))
 
@@ -201,9 +212,9 @@ def plot_losses(runs, chance):
     ax.axhline(chance, color=MUTED, linewidth=1)
     ax.text(steps[-1], chance, "guessing", ha="right", va="bottom", color=INK)
     parts = []
-    for (name, losses), (colour, marker, dash) in zip(runs.items(), LINES, strict=False):
+    for (name, losses), (colour, marker, dash) in zip(runs.items(), _styles(runs), strict=True):
         for number, loss in enumerate(losses):
-            ax.plot(steps, loss, dash, marker=marker, markevery=len(steps) // 6, color=colour, linewidth=1.3,
+            ax.plot(steps, loss, dash, marker=marker, markevery=max(1, len(steps) // 6), color=colour, linewidth=1.3,
                     label=None if number else name)
         ends = [np.mean(loss[-10:]) / chance for loss in losses]
         place = ("below a tenth of" if max(ends) < 0.1 else "below half of" if max(ends) < 0.5 else
@@ -215,8 +226,70 @@ def plot_losses(runs, chance):
     return Picture(figure, f"Loss in the course of {len(steps)} training steps. " + "; ".join(parts) + ".")
 
 
+def plot_reach(reach, outputs, tokens, titles=("",)):
+    """Which outputs move when a token does, True at (i, j): (n, n), or (h, n, n) as h panels -> Picture."""
+    panels = np.asarray(reach)
+    panels = panels if panels.ndim == 3 else panels[None]               # (h, n, n)
+    h, n, m = panels.shape
+    _labels_fit(panels.shape, outputs, tokens)
+    cell = min(0.5, 4.5 / max(n, m))
+    figure = Figure((h * (m * cell + 0.2) + 1.1, n * cell + 1.45), layout="constrained")
+    axes = figure.subplots(1, h, squeeze=False)[0]
+    parts = []
+    for panel, ax, title in zip(panels, axes, titles, strict=True):
+        _heat_map(ax, 0.75 * panel, WEIGHTS, 0, 1, None)
+        ax.grid(which="minor", color=MUTED, linewidth=0.8)
+        _name_axes(ax, outputs if ax is axes[0] else None, tokens)
+        ax.set_title(title, fontsize=11)
+        ax.set_xlabel("token j moves")
+        rows = [f"{output} with {', '.join(str(tokens[j]) for j in np.flatnonzero(row)) or 'nothing'}"
+                for output, row in zip(outputs, panel, strict=True)]
+        parts.append(f"{title or 'Output'} moves: {'; '.join(rows)}.")
+    axes[0].set_ylabel("output i moves")
+    return Picture(figure, " ".join(parts))
+
+
+def plot_positions(runs):
+    """Losses by position of two kinds of model: a dict of two, name -> one row of n losses for each seed -> Picture.
+
+    Its words hold on every machine: they compare the second with the first, before the last position and there.
+    """
+    figure = Figure((6.4, 3.8), layout="constrained")
+    ax = figure.subplots()
+    means = []
+    for (name, losses), (colour, marker, dash) in zip(runs.items(), _styles(runs), strict=True):
+        for number, row in enumerate(losses):
+            ax.plot(1 + np.arange(len(row)), row, dash, marker=marker, markersize=4, color=colour, linewidth=1.3,
+                    markevery=[*range(0, len(row), 9), -1], label=None if number else name)
+        means.append(np.mean(losses, axis=0))
+    ax.set(xlabel="position", ylabel="loss", ylim=(0, None))
+    ax.grid(alpha=0.3)
+    ax.legend(frameon=False)
+    (first, second), ratio = runs, means[1] / means[0]
+    before = "below a tenth" if ratio[:-1].max() < 0.1 else "below half" if ratio[:-1].max() < 0.5 else "not below half"
+    last = "higher" if ratio[-1] > 1 else "not higher"
+    return Picture(figure, f"Loss at {len(ratio)} positions. Before the last one, {second}: {before} of the loss "
+                           f"{first}. At the last one: {last}.")
+
+
+def plot_passages(passages, known):
+    """Generated texts side by side, a dict title -> text; its words say how many pieces a known text has -> Picture."""
+    figure = Figure((8.8, 2.6))
+    pieces = {known[i:i + 4] for i in range(len(known) - 3)}
+    parts = []
+    for place, (title, text) in enumerate(passages.items()):
+        left = 0.02 + place / len(passages)
+        figure.text(left, 0.95, title, va="top", fontsize=11, color=INK, weight="bold")
+        lines = textwrap.fill(" ".join(text.split()), 86 // len(passages) - 3)
+        figure.text(left, 0.83, lines, va="top", fontsize=10, color=INK, family="monospace", linespacing=1.5)
+        found = np.mean([text[i:i + 4] in pieces for i in range(len(text) - 3)])
+        share = "more" if found > 0.5 else "fewer"
+        parts.append(f"{title}: {len(text)} characters; {share} than half of the runs of four occur in the known text")
+    return Picture(figure, "Generated text. " + ". ".join(parts) + ".")
+
+
 def plot_sublayer():
-    """Where attention sits: the residual stream with Norm and the attention sublayer beside it, added back -> Picture."""
+    """Where attention sits: the residual stream, with Norm and the attention sublayer beside it -> Picture."""
     figure = Figure((7.6, 2.5))
     ax = figure.add_axes((0, 0, 1, 1))
     ax.set(xlim=(0, 7.6), ylim=(0, 2.5))
@@ -253,7 +326,7 @@ def _lines(ax, x, measured, predicted, xlabel, ylabel, log):
     """Draw points and predicted lines into one panel -> their words."""
     names = list(dict.fromkeys([*measured, *predicted]))
     parts = []
-    for name, (colour, marker, dash) in zip(names, LINES, strict=False):
+    for name, (colour, marker, dash) in zip(names, _styles(names), strict=True):
         if name in predicted:
             ax.plot(x, predicted[name], dash, color=colour, label=f"{name}, predicted")
         if name in measured:
@@ -263,12 +336,21 @@ def _lines(ax, x, measured, predicted, xlabel, ylabel, log):
             parts.append(f"{name}: " + ", ".join(f"{_short(v)} at {_short(u)}" for u, v in points))
     for axis in log:
         getattr(ax, f"set_{axis}scale")("log", base=2 if axis == "x" else 10)
+    if "y" in log:
+        ax.yaxis.set_major_formatter(lambda value, _: _short(value))
     if "x" in log:
         ax.set_xticks(x, [_short(u) for u in x])
         ax.minorticks_off()
     ax.set(xlabel=xlabel, ylabel=ylabel)
     ax.grid(alpha=0.3)
     return f"{ylabel} against {xlabel}. " + "; ".join(parts) + "."
+
+
+def _styles(names):
+    """A colour, a marker and a dash for each: they differ in all three, so that grey print tells them apart."""
+    if len(names) > len(LINES):
+        raise ValueError(f"one figure tells at most {len(LINES)} lines apart, got {len(names)}")
+    return LINES[:len(names)]
 
 
 def _heat_map(ax, matrix, colours, low, high, number):
@@ -299,12 +381,12 @@ def _name_axes(ax, rows, columns):
 
 
 def _weights_in_words(weights, queries, keys, title):
-    """Which key each query reads most, or that it reads all alike."""
+    """Which key each query reads most, or that it reads all alike; no words hang on the last bits."""
     parts = []
     for query, row in zip(queries, weights, strict=True):
-        top = int(np.argmax(row))
-        alike = np.ptp(row) < 5e-3
-        parts.append(f"{query} reads all alike ({row[0]:.2f})" if alike else f"{query} reads {keys[top]} most ({row[top]:.2f})")
+        most = [key for key, weight in zip(keys, row, strict=True) if weight > max(row) - 5e-3]     # ties by name
+        what = "all alike" if len(most) == len(keys) else f"{' and '.join(map(str, most))} most"
+        parts.append(f"{query} reads {what} ({max(row):.2f})")
     return (f"{title}: " if title else "Attention weights: ") + ", ".join(parts) + "."
 
 

@@ -89,13 +89,19 @@ class Projections:
         return output if self.b_O is None else output + self.b_O
 
     def to_torch(self, device=None, dtype=None):
-        """The same numbers as torch tensors; dtype is kept unless given (MPS holds no float64: give torch.float32)."""
+        """The same numbers as torch tensors, the same memory where possible; dtype is kept unless given.
+
+        MPS holds no float64: give torch.float32.
+        """
         import torch
 
         return self._each(lambda x: torch.as_tensor(x).to(device=device, dtype=dtype))
 
     def to_numpy(self):
-        """The same numbers as NumPy arrays, cut from autograd; bfloat16, which NumPy lacks, becomes float32."""
+        """The same numbers as NumPy arrays, the same memory where possible, cut from autograd.
+
+        bfloat16, which NumPy lacks, becomes float32.
+        """
         def convert(x):
             if rules.library_of(x) == "numpy":
                 return x

@@ -109,6 +109,13 @@ def mask_fits(library, mask, scores):
                          "its last axes are (n, m), queries by keys; a mask for each sequence needs a head axis of 1")
 
 
+def float_dtype(library, dtype):
+    """dtype is a float type of the library."""
+    is_float = np.issubdtype(dtype, np.floating) if library == "numpy" else getattr(dtype, "is_floating_point", False)
+    if not is_float:
+        raise TypeError(f"dtype must be a float type of {library}, got {dtype}: masks and caches hold floats")
+
+
 def causal_lengths(n, m):
     """n queries are the last n of m tokens."""
     whole(n=n, m=m)

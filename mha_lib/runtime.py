@@ -4,6 +4,7 @@ import importlib.metadata
 import os
 import pathlib
 import platform
+import re
 import sys
 import time
 import tracemalloc
@@ -54,21 +55,21 @@ def peak_bytes(work):
     torch's own memory on the CPU is not seen: nothing but the whole process can be measured there.
     """
     torch = sys.modules.get("torch")
-    if torch and torch.cuda.is_available():
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        work()
-        torch.cuda.synchronize()
-        on_device = torch.cuda.max_memory_allocated() - before
-        if on_device:
-            return on_device
+    cuda = torch.cuda if torch and torch.cuda.is_available() else None
+    if cuda:
+        cuda.synchronize()
+        cuda.reset_peak_memory_stats()
+        before = cuda.memory_allocated()
     tracemalloc.start()
     try:
         work()
-        return tracemalloc.get_traced_memory()[1]
+        peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+    if cuda:
+        cuda.synchronize()
+        peak = max(peak, cuda.max_memory_allocated() - before)
+    return peak
 
 
 def progress(step, steps, text=""):
@@ -82,22 +83,26 @@ MEMORY_NEEDED = 10 ** 9                                                         
 
 
 def preflight():
-    """Print what the course needs and what is here, line by line, and what to do where something is off. Never raises."""
+    """Print what the course needs and what is here, and what to do where something is off. Never raises."""
     lines = [("Python", platform.python_version(), sys.version_info >= (3, 11), "install Python 3.11 or newer")]
     for package, least in NEEDS.items():
         try:
-            found = importlib.metadata.version(package)
-            fine = tuple(int(part) for part in found.split(".")[:2]) >= least
+            found = importlib.metadata.version(package) or "broken"
         except importlib.metadata.PackageNotFoundError:
-            found, fine = "missing", False
+            found = "missing"
+        fine = tuple(map(int, re.findall(r"\d+", found)[:2])) >= least
         wanted = ".".join(map(str, least))
         lines.append((package, found, fine, f"run: pip install '{package}>={wanted}', then restart the kernel"))
     memory = memory_limit()
     found = "unknown" if memory is None else f"{memory / 1e9:.1f} GB"
     lines.append(("memory", found, memory is None or memory >= MEMORY_NEEDED,
                   "shut down other kernels (Kernel menu) before the next notebook"))
-    if lines[3][2]:
-        lines.append(("device", best_device(), True, ""))
+    if "torch" in {name for name, _, fine, _ in lines if fine}:
+        try:
+            lines.append(("device", best_device(), True, ""))
+        except Exception as error:                      # installed and broken
+            remedy = f"torch does not import ({type(error).__name__}): install it anew"
+            lines.append(("device", "unknown", False, remedy))
     for name, found, fine, remedy in lines:
         print(f"{name:<11}{found:<12}" + ("fine" if fine else f"-> {remedy}"))
     missing = [name for name, _, fine, _ in lines if not fine]

@@ -57,6 +57,7 @@ def causal_mask(n, m=None, *, dtype=torch.float64, device=None):
     """
     m = n if m is None else m
     rules.causal_lengths(n, m)
+    rules.float_dtype("torch", dtype)
     return torch.full((n, m), -torch.inf, dtype=dtype, device=device).triu(1 + m - n)
 
 
@@ -157,6 +158,7 @@ class KVCache:
 
     def __init__(self, batch, h, capacity, d_k, dtype=torch.float32, device=None):
         rules.whole(batch=batch, h=h, capacity=capacity, d_k=d_k)
+        rules.float_dtype("torch", dtype)
         self.keys, self.values = (torch.empty((batch, h, capacity, d_k), dtype=dtype, device=device) for _ in range(2))
         self.length = 0
 
@@ -190,7 +192,7 @@ class MultiHeadAttention(nn.Module):
     def from_projections(cls, projections, h, causal=False):
         """A module that starts with copies of these weights, NumPy or torch."""
         given = projections.to_torch()
-        module = cls(given.d, h, causal)
+        module = cls(given.d, h, causal, device="meta")         # no numbers drawn: they come from `given`
         for name, value in vars(given).items():
             setattr(module, name, None if value is None else nn.Parameter(value.detach().clone()))
         return module

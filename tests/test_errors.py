@@ -135,7 +135,8 @@ def test_causal_fast_attention_has_at_least_as_many_keys_as_queries(backend):
 @pytest.mark.parametrize("shape", [(m, n), (n,), (n, n), (n, m, h), (B, n, m), (4, B, h, n, m)])
 def test_a_mask_of_a_wrong_shape_is_refused(backend, shape):
     Q, K, V = qkv(backend)
-    with refuses(ValueError, f"mask {shape} does not broadcast to the scores (2, 3, 5, 7)", "queries by keys"):
+    with refuses(ValueError, f"mask {shape} does not broadcast to the scores (2, 3, 5, 7)",
+                 "(n, m), queries by keys", "needs a head axis of 1"):
         backend.lib.attention(Q, K, V, backend.array(np.zeros(shape)))
     assert backend.lib.attention(Q, K, V, backend.array(np.zeros((B, 1, n, m))))[0].shape == (B, h, n, d_v)
 
@@ -272,3 +273,12 @@ def test_library_of_knows_arrays_and_nothing_else():
     assert rules.library_of(np.ones(1)) == "numpy" and rules.library_of(torch.ones(1)) == "torch"
     assert rules.library_of(torch.nn.Parameter(torch.ones(1))) == "torch"
     assert rules.library_of([1.0]) is None and rules.library_of(np.float64(1)) is None
+
+
+@pytest.mark.parametrize("kind", ["int64", "bool"])
+def test_masks_and_caches_are_made_of_floats(backend, kind):
+    dtype = np.dtype(kind) if backend.name == "numpy" else getattr(backend.lib.torch, kind)
+    with refuses(TypeError, "dtype must be a float type"):
+        backend.lib.causal_mask(n, dtype=dtype)
+    with refuses(TypeError, "dtype must be a float type"):
+        backend.lib.KVCache(2, 3, 7, 9, dtype=dtype)

@@ -28,7 +28,7 @@ IMPORTS = {
     "runtime": set(),
     "plots": set(),
     "checks": {"checks", "rules", "numpy_attention", "torch_attention", "projections", "layers", "ledger"},
-    "decoder": {"torch_attention", "projections", "layers", "runtime", "rules"},
+    "decoder": {"torch_attention", "layers", "runtime"},
 }
 # light on purpose: they must load in a blink, also where only NumPy is installed
 LIGHT = ["rules", "numpy_attention", "projections", "layers", "ledger"]

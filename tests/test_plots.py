@@ -38,9 +38,12 @@ def drawings():
         "shapes": plots.plot_shapes(("X", (5, 12)), "@", ("W_Q", (12, 12)), "=", ("Q", (5, 12))),
         "lines": plots.plot_lines([1, 2, 4], {"time": [1, 4, 16]}, {"time": [1, 4, 16], "limit": [2, 2, 2]},
                                   xlabel="n", ylabel="seconds", log="xy"),
-        "panels": plots.plot_line_panels([1, 2], {"seconds": {"slow": [2, 4], "fast": [1, 1]}, "bytes": {"slow": [8, 9]}},
-                                         xlabel="n", log="x"),
+        "panels": plots.plot_line_panels(
+            [1, 2], {"seconds": {"slow": [2, 4], "fast": [1, 1]}, "bytes": {"slow": [8, 9]}}, xlabel="n", log="x"),
         "losses": plots.plot_losses({"one": [np.linspace(3, 0.1, 60)] * 2, "two": [np.full(60, 2.5)]}, chance=3.0),
+        "reach": plots.plot_reach(np.tri(3, dtype=bool), WORDS, WORDS),
+        "positions": plots.plot_positions({"alone": [np.full(12, 2.0)], "masked": [np.full(12, 0.5)]}),
+        "passages": plots.plot_passages({"before": "zzzzzzzz", "after": "to be or not"}, "to be or not to be"),
         "sublayer": plots.plot_sublayer(),
     }
 
@@ -70,25 +73,50 @@ def test_words_of_a_matrix_name_what_is_not_zero():
 
 
 def test_words_of_several_matrices_name_each_row_that_holds_something():
-    assert drawings()["matrices"].words.endswith("Q: a has 1 in column x; c has -2 in column x, 0.5 in column y. K: all zero.")
+    words = drawings()["matrices"].words
+    assert words.endswith("Q: a has 1 in column x; c has -2 in column x, 0.5 in column y. K: all zero.")
+    summed = plots.plot_matrices({name: [[1]] for name in ("a", "b", "c")}, ["r"], ["x"], signs="+=").words
+    assert "Between them: + =." in summed
     full = plots.plot_matrices({"Q": [[1, -2, 3, 4, 5]]}, ["a"], "vwxyz").words
     assert full.endswith("Q: a has 5 entries from -2.0 to 5.0.")
 
 
 def test_words_of_losses_say_where_the_runs_end():
-    for ends, place in (((0.02, 0.09), "below a tenth of"), ((0.3, 0.4), "below half of"), ((0.6, 0.9), "above half of"),
-                        ((0.4, 0.6), "on both sides of half")):
+    for ends, place in (((0.02, 0.09), "below a tenth of"), ((0.3, 0.4), "below half of"),
+                        ((0.6, 0.9), "above half of"), ((0.4, 0.6), "on both sides of half")):
         words = plots.plot_losses({"heads": [np.full(30, 3.0 * end) for end in ends]}, chance=3.0).words
         assert words.startswith("Loss in the course of 30 training steps.")
         assert words.endswith(f"heads: 2 runs, all end {place} the loss of guessing.")
+
+
+def test_words_of_reach_name_what_each_output_moves_with():
+    moves = [[True, False], [True, True], [False, False]]
+    words = plots.plot_reach([moves, np.ones((3, 2), bool)], ["a", "b", "c"], ["x", "y"], ["one", "two"]).words
+    assert words == ("one moves: a with x; b with x, y; c with nothing. "
+                     "two moves: a with x, y; b with x, y; c with x, y.")
+
+
+def test_words_of_positions_compare_the_second_model_with_the_first():
+    for share, last, words in ((0.05, 2, "two: below a tenth"), (0.3, 2, "two: below half"),
+                               (0.9, 2, "two: not below half"), (0.3, 0.5, "two: below half")):
+        row = np.full(12, share)
+        row[-1] = last
+        described = plots.plot_positions({"one": [np.ones(12)] * 2, "two": [row] * 2}).words
+        assert f"{words} of the loss one" in described
+        assert described.endswith("At the last one: higher." if last > 1 else "At the last one: not higher.")
+
+
+def test_words_of_passages_say_how_much_of_them_is_known():
+    words = plots.plot_passages({"before": "zzzzzzzz", "after": "to be or not"}, "to be or not to be").words
+    assert "before: 8 characters; fewer than half" in words and "after: 12 characters; more than half" in words
 
 
 def test_words_of_shapes_and_lines_carry_the_numbers():
     assert "X (5, 12) @ W_Q (12, 12) = Q (5, 12)" in drawings()["shapes"].words
     words = plots.plot_lines([1, 2000], {"t": [0.5, 1234.5]}, xlabel="n", ylabel="s").words
     assert words == "s against n. t: 0.5 at 1, 1,234 at 2,000."
-    panels = drawings()["panels"].words
-    assert panels == "seconds against n. slow: 2 at 1, 4 at 2; fast: 1 at 1, 1 at 2. bytes against n. slow: 8 at 1, 9 at 2."
+    assert drawings()["panels"].words == ("seconds against n. slow: 2 at 1, 4 at 2; fast: 1 at 1, 1 at 2. "
+                                          "bytes against n. slow: 8 at 1, 9 at 2.")
 
 
 def test_names_that_do_not_fit_the_data_are_refused():
@@ -163,3 +191,16 @@ def test_explore_with_ipywidgets_7_displays_the_box_itself(shown, monkeypatch):
     assert isinstance(box, OldBox) and box.children[0] is slider
     slider.value = 9
     assert html.escape(render(9).words) in box.children[1].value
+
+
+def test_a_tie_is_named_as_a_tie_whatever_the_last_bits_say():
+    weights = np.array([[0.44, 0.44 + 1e-16, 0.12], [0.2, 0.3, 0.5]])
+    nudged = weights + np.array([[1e-15, 0, 0], [0, 0, 0]])
+    words = plots.plot_weights(weights, "ab", "xyz").words
+    assert "a reads x and y most (0.44)" in words and "b reads z most (0.50)" in words
+    assert plots.plot_weights(nudged, "ab", "xyz").words == words
+
+
+def test_no_line_is_dropped_in_silence():
+    with pytest.raises(ValueError, match="at most 4 lines apart, got 5"):
+        plots.plot_lines([1, 2], {name: [1, 2] for name in "abcde"}, xlabel="x", ylabel="y")

@@ -17,12 +17,10 @@ def draw(*shape, seed=0):
 
 
 def same(ours, theirs):
-    for name, x in vars(ours).items():
-        other = getattr(theirs, name)
-        assert (x is None) == (other is None), name
-        if x is not None:
-            assert type(x) is type(other) and x.dtype == other.dtype
-            np.testing.assert_array_equal(x, other)
+    for x, other in zip(vars(ours).values(), vars(theirs).values(), strict=True):
+        assert type(x) is type(other) and getattr(x, "dtype", None) == getattr(other, "dtype", None)
+    for x, other in zip(vars(ours.to_numpy()).values(), vars(theirs.to_numpy()).values(), strict=True):
+        np.testing.assert_array_equal(x, other)
 
 
 # ---- the packed matrix
@@ -102,6 +100,7 @@ def test_numpy_to_torch_and_back_loses_nothing():
             given = Projections.draw(d, bias=bias, dtype=dtype)
             same(given, given.to_torch().to_numpy())
             same(given, given.to_numpy())
+            assert np.shares_memory(given.to_torch().to_numpy().W_O, given.W_O)
     there = Projections.draw(d, bias=True).to_torch(dtype=torch.bfloat16)
     assert {x.dtype for x in vars(there).values()} == {torch.bfloat16}
     assert there.to_numpy().W_O.dtype == np.float32             # NumPy has no bfloat16
@@ -218,6 +217,15 @@ def test_the_examples_heads_have_the_ranks_that_the_course_names():
     for a, rank in enumerate((4, 2, 4)):
         columns = slice(4 * a, 4 * a + 4)
         assert np.linalg.matrix_rank(projections.W_Q[:, columns] @ projections.W_K[:, columns].T) == rank
+
+
+def test_the_example_is_written_in_round_numbers_and_writes_nothing_about_positions():
+    _, _, stages = example_weights()
+    _, X, projections = running_example()
+    for W, entries in ((X, {0, 1}), (projections.W_Q, {0, 8}), (projections.W_K, {0, 1}), (projections.W_V, {0, 1}),
+                       (projections.W_O, {0, 0.5, 1})):
+        assert set(np.unique(W)) == entries
+    assert stages.concat[:, 7:].any() and not stages.output[:, 7:].any()
 
 
 @pytest.mark.parametrize("sentence", ["Ada sleeps", "", "Ada with friends paints herself Ada"])

@@ -1,7 +1,7 @@
 """Every exercise: the arguments it is tried on, the right result, and what a wrong result is asked, in order.
 
-Sizes are all different where they can be, numbers are signed and W_O is no identity: h = 1, n = 1, d_k = 4, n = m and the
-like each hide a mistake. Those stand under `friendly`, and a verdict says which of them would have hidden this one.
+Sizes are all different where they can be, numbers are signed and W_O is no identity: h = 1, n = 1, d_k = 4, n = m and
+the like each hide a mistake. Those stand under `friendly`, and a verdict says which of them would have hidden this one.
 """
 
 from collections.abc import Callable
@@ -15,16 +15,17 @@ from mha_lib.checks import known
 from mha_lib.checks.structure import (
     HEADS,
     MASKED,
+    NUMBERS,
+    ROW_SUMS,
     ROWS,
     SCALE,
     SHAPES,
     Seen,
-    cut_to_integers,
+    identity,
     not_a_number,
     not_boolean,
     overflow,
     parts_swapped,
-    row_sums,
 )
 from mha_lib.projections import Projections
 
@@ -36,7 +37,7 @@ class Exercise(NamedTuple):
     cases: list                 # sizes to pass; the first is the one to learn from
     small: list                 # sizes for an example, smallest first
     diagnoses: dict             # id -> function of a Trial
-    friendly: dict = {}         # noqa: RUF012  sentence -> sizes on which some mistakes stay hidden
+    friendly: dict = {}         # words -> sizes on which some mistakes stay hidden; read only
     look: Callable | None = None    # arguments, parts -> Seen
 
 
@@ -50,7 +51,8 @@ def _draw():
 def _qkv(n, d_k, m=None, d_v=None, spread=1, lead=()):
     draw = _draw()
     m = n if m is None else m
-    return {"Q": spread * draw(*lead, n, d_k), "K": draw(*lead, m, d_k), "V": draw(*lead, m, d_k if d_v is None else d_v)}
+    d_v = d_k if d_v is None else d_v
+    return {"Q": spread * draw(*lead, n, d_k), "K": draw(*lead, m, d_k), "V": draw(*lead, m, d_v)}
 
 
 def _qk(**sizes):
@@ -80,6 +82,11 @@ def _head(n, h, d_k, a=1, spread=1):
     return {name: given[name] for name in ("X", "W_Q", "W_K", "W_V")} | {"a": min(a, h - 1), "h": h}
 
 
+def _project(n, d):
+    draw = _draw()
+    return {"X": draw(n, d), **_weights(d, draw, ("W_Q", "W_K", "W_V"))}
+
+
 def _numbered(*shape):
     return np.arange(np.prod(shape), dtype=float).reshape(shape)
 
@@ -96,16 +103,17 @@ def _around(n, d):
 
 
 def _real(B, n):
-    return {"real": np.arange(n) < n - np.arange(B)[:, None] % n}      # sample b ends in b tokens of padding
+    real = np.ones((B, n), bool)
+    real[::2, -1] = real[1::2, 0] = False               # padding at the end and at the start, by turns
+    return {"real": real}
 
 
 def _visible(B, n, h):
-    real, = _real(B, n).values()
-    return {"visible": known._causal(n) & real[:, None, :], "h": h}
+    return {"visible": known.causal(n) & _real(B, n)["real"][:, None, :], "h": h}
 
 
 def _empty_rows(n, m):
-    scores, = _scores(n, m).values()
+    scores = _scores(n, m)["scores"]
     scores[0, 1:] = scores[-1] = -np.inf
     return {"scores": scores}
 
@@ -147,6 +155,18 @@ def _worked_back(heads, Q, K, V):
     return Seen(raw, weights=weights)
 
 
+def _look_at_shares(args, parts):
+    return Seen(args["scores"], weights=parts["weights"])
+
+
+def _look_at_scores(args, parts):
+    return Seen(args["Q"] @ args["K"].T, scores=parts["scores"])
+
+
+def _look_at_number(args, parts):
+    return Seen(None, divisor=1 / parts["scale"])
+
+
 def _look_back_head(args, parts):
     Q, K, V = (ours.split_heads(args["X"] @ args[W], args["h"])[args["a"]] for W in ("W_Q", "W_K", "W_V"))
     return _worked_back(parts["output"], Q, K, V)
@@ -161,24 +181,179 @@ def _only(table, *names):
     return {name: table[name] for name in names}
 
 
-def _but(table, *names):
-    return {name: diagnosis for name, diagnosis in table.items() if name not in names}
+def _but(table, name):
+    return {other: diagnosis for other, diagnosis in table.items() if other != name}
 
 
-NUMBERS = {"nan": not_a_number, "cut-to-integers": cut_to_integers}
-BY_WEIGHTS = {**_but(ROWS, "causal-unasked", "no-exp", "softmax-over-everything"), **SCALE}
-EVERY_WEIGHT = {**ROWS, **SCALE}
-MASK = {"mask": "n, n"}
+PARTS = {"parts-swapped": parts_swapped}
+INSIDE = {**ROWS, **SCALE}          # what weights give away, whether returned or worked back from the output
+INSIDE_ONE = _but(INSIDE, "divided-by-sqrt-d")      # for one head alone, which has no d
+LAST = {"overflow": overflow, **NUMBERS, **ROW_SUMS}
+SIMPLE = _only(NUMBERS, "nan", "constant")
+IDENTITY = {"identity": identity}
+ONE_NUMBER = _only(SHAPES, "extra-axis")
+SQUARE = _but(SHAPES, "swapped-axes")               # (n, n) reads the same both ways
+BOOLEAN = {**SHAPES, "not-boolean": not_boolean}
+SOME_ROWS = _only(ROWS, "softmax-over-queries", "softmax-over-everything", "hard-max")
 
 EXERCISES = {
-    # 01
+    # 01 projections
     "project_qkv": Exercise(
-        lambda n, d: _head(n, 1, d) | {}, lambda X, W_Q, W_K, W_V: (X @ W_Q, X @ W_K, X @ W_V),
-        {"Q": "n, d", "K": "n, d", "V": "n, d"}, [dict(n=5, d=9), dict(n=1, d=4)], [dict(n=1, d=2), dict(n=2, d=2)],
-        {**SHAPES, "parts-swapped": parts_swapped, **known.diagnoses(known.PROJECT),
-         "reused-projection": known.reused_projection, **NUMBERS}),
+        _project, lambda X, W_Q, W_K, W_V: (X @ W_Q, X @ W_K, X @ W_V), {"Q": "n, d", "K": "n, d", "V": "n, d"},
+        cases=[dict(n=5, d=9), dict(n=1, d=4)],
+        small=[dict(n=1, d=2), dict(n=2, d=2)],
+        diagnoses={**SHAPES, **PARTS, **known.diagnoses(known.PROJECT),
+                   "reused-projection": known.reused_projection, **NUMBERS}),
     "linear_weight_to_W": Exercise(
         lambda out, d: {"weight": _draw()(out, d)}, lambda weight: weight.T, {"W": "in, out"},
-        [dict(out=5, d=9), dict(out=4, d=4)], [dict(out=2, d=2), dict(out=2, d=3)],
-        {**known.diagnoses(known.LINEAR), **SHAPES}, {"a square weight": dict(out=3, d=3)}),
+        cases=[dict(out=5, d=9), dict(out=4, d=4)],
+        small=[dict(out=2, d=2), dict(out=2, d=3)],
+        diagnoses={**known.diagnoses(known.LINEAR), **SHAPES, **NUMBERS}),
+    # 02 scores
+    "attention_scores": Exercise(
+        _qk, ours.attention_scores, {"scores": "n, m"},
+        cases=[dict(n=5, m=7, d_k=9), dict(n=4, m=6, d_k=8), dict(n=1, m=1, d_k=1)],
+        small=[dict(n=1, m=1, d_k=2), dict(n=1, m=2, d_k=2), dict(n=2, m=2, d_k=2), dict(n=2, m=3, d_k=2)],
+        diagnoses={**SHAPES, **_but(SCALE, "divided-by-sqrt-d"), **known.diagnoses(known.SCORES), **NUMBERS},
+        friendly={"d_k = 4": dict(n=5, m=7, d_k=4), "d_k = 1": dict(n=5, m=7, d_k=1), "n = m": dict(n=5, m=5, d_k=9)},
+        look=_look_at_scores),
+    "softmax": Exercise(
+        _scores, ours.softmax, {"weights": "n, m"},
+        cases=[dict(n=5, m=7), dict(n=4, m=4), dict(n=4, m=6, spread=400), dict(n=1, m=1)],
+        small=[dict(n=1, m=2), dict(n=2, m=2), dict(n=2, m=3), dict(n=1, m=2, spread=2000),
+               dict(n=2, m=2, spread=2000)],
+        diagnoses={**SHAPES, **SOME_ROWS, **_only(ROWS, "no-softmax", "no-exp", "uniform"),
+                   **known.diagnoses(known.SOFTMAX), "other-base": known.other_base,
+                   "global-maximum": known.global_maximum, **LAST},
+        friendly={"as many queries as keys": dict(n=5, m=5), "one query": dict(n=1, m=7)}, look=_look_at_shares),
+    "attention": Exercise(
+        _qkv, ours.attention, {"output": "n, d_v", "weights": "n, m"},
+        cases=[dict(n=5, m=7, d_k=9), dict(n=4, m=6, d_k=8, d_v=3), dict(n=5, m=7, d_k=9, spread=3000),
+               dict(n=1, m=1, d_k=1)],
+        small=[dict(n=1, m=2, d_k=2), dict(n=2, m=2, d_k=2), dict(n=2, m=3, d_k=2), dict(n=1, m=2, d_k=2, spread=3000)],
+        diagnoses={**PARTS, **SHAPES, **IDENTITY, **INSIDE_ONE, **known.diagnoses(known.ATTENTION), **LAST,
+                   "outside-the-values": known.outside_the_values},
+        friendly={"d_k = 4": dict(n=5, m=7, d_k=4), "d_k = 1": dict(n=5, m=7, d_k=1), "n = m": dict(n=5, m=5, d_k=9)},
+        look=_look_at_weights),
+    # 03 the scale
+    "pick_scale": Exercise(
+        lambda d, h: {"d": d, "h": h}, lambda d, h: (d // h) ** -0.5, {"scale": ""},
+        cases=[dict(d=27, h=3), dict(d=16, h=2), dict(d=64, h=1)],
+        small=[dict(d=4, h=2), dict(d=6, h=2), dict(d=4, h=1)],
+        diagnoses={**ONE_NUMBER, **SCALE, "nan": not_a_number},
+        friendly={"d_k = 4": dict(d=12, h=3), "one head": dict(d=9, h=1), "d_k = 1": dict(d=3, h=3)},
+        look=_look_at_number),
+    # 04 heads
+    "head_width": Exercise(
+        lambda d, h: {"d": d, "h": h}, _right_width, {"d_k": ""},
+        cases=[dict(d=27, h=3), dict(d=10, h=3)],
+        small=[dict(d=4, h=2), dict(d=3, h=2)],
+        diagnoses={"silent-remainder": known.silent_remainder, **ONE_NUMBER}),
+    "split_heads": Exercise(
+        lambda n, h, d_k: {"X": _numbered(n, h * d_k), "h": h}, ours.split_heads, {"heads": "h, n, d_k"},
+        cases=[dict(n=5, h=3, d_k=9), dict(n=4, h=2, d_k=5)],
+        small=[dict(n=2, h=2, d_k=1), dict(n=2, h=2, d_k=2), dict(n=3, h=2, d_k=1)],
+        diagnoses={**SHAPES, **known.diagnoses(known.SPLIT), "scrambled": known.scrambled, **SIMPLE},
+        friendly={"h = 1": dict(n=5, h=1, d_k=9), "n = 1": dict(n=1, h=3, d_k=9), "d_k = 1": dict(n=5, h=3, d_k=1)}),
+    "merge_heads": Exercise(
+        lambda n, h, d_k: {"heads": _numbered(h, n, d_k)}, ours.merge_heads, {"concat": "n, d"},
+        cases=[dict(n=5, h=3, d_k=9), dict(n=4, h=2, d_k=5)],
+        small=[dict(n=2, h=2, d_k=1), dict(n=2, h=2, d_k=2), dict(n=3, h=2, d_k=1)],
+        diagnoses={**SHAPES, **known.diagnoses(known.MERGE), "scrambled": known.scrambled, **SIMPLE},
+        friendly={"h = 1": dict(n=5, h=1, d_k=9), "n = 1": dict(n=1, h=3, d_k=9), "d_k = 1": dict(n=5, h=3, d_k=1)}),
+    "one_head": Exercise(
+        _head, _right_head, {"output": "n, d_k"},
+        cases=[dict(n=5, h=3, d_k=9), dict(n=4, h=2, d_k=8, a=0), dict(n=5, h=3, d_k=9, spread=30)],
+        small=[dict(n=2, h=2, d_k=1), dict(n=2, h=2, d_k=2), dict(n=3, h=2, d_k=2)],
+        diagnoses={**SHAPES, **known.diagnoses(known.ONE_HEAD), "reused-projection": known.ONE_MATRIX_IN_HEAD,
+                   **INSIDE, **LAST},
+        friendly={"h = 1": dict(n=5, h=1, d_k=9), "d_k = 4": dict(n=5, h=3, d_k=4), "n = 1": dict(n=1, h=3, d_k=9)},
+        look=_look_back_head),
+    # 05 the whole layer
+    "parameter_count": Exercise(
+        lambda d, h: {"d": d, "h": h}, lambda d, h: 4 * d * d, {"count": ""},
+        cases=[dict(d=27, h=3), dict(d=16, h=2)],
+        small=[dict(d=2, h=2), dict(d=4, h=2)],
+        diagnoses={**ONE_NUMBER, **known.diagnoses(known.COUNT)}, friendly={"h = 1": dict(d=12, h=1)}),
+    "multi_head_attention": Exercise(
+        _layer, lambda *args: _right_layer(*args).output, {"output": "B, n, d"},
+        cases=[dict(B=2, n=5, h=3, d_k=9), dict(B=3, n=4, h=2, d_k=8), dict(B=2, n=5, h=3, d_k=9, spread=30)],
+        small=[dict(B=1, n=1, h=1, d_k=2), dict(B=1, n=2, h=2, d_k=1), dict(B=1, n=2, h=1, d_k=2),
+               dict(B=1, n=2, h=2, d_k=2), dict(B=2, n=2, h=2, d_k=2)],
+        diagnoses={**SHAPES, **IDENTITY, "samples-mixed": known.samples_mixed, "tokens-do-not-mix": known.tokens_do_not_mix,
+                   **known.diagnoses(known.LAYER), "reused-projection": known.ONE_MATRIX_IN_LAYER,
+                   **INSIDE, **HEADS, **LAST},
+        friendly={"a single sequence": dict(B=1, n=5, h=3, d_k=9), "h = 1": dict(B=2, n=5, h=1, d_k=9),
+                  "W_O the identity": dict(B=2, n=5, h=3, d_k=9, W_O=np.eye), "n = 1": dict(B=2, n=1, h=3, d_k=9),
+                  "d_k = 4": dict(B=2, n=5, h=3, d_k=4)},
+        look=_look_back_layer),
+    "output_as_sum_over_heads": Exercise(
+        lambda n, h, d_k: {"heads": _draw()(h, n, d_k), "W_O": _draw()(h * d_k, h * d_k)}, _right_parts,
+        {"contributions": "h, n, d"},
+        cases=[dict(n=5, h=3, d_k=9), dict(n=4, h=2, d_k=5)],
+        small=[dict(n=1, h=2, d_k=1), dict(n=2, h=2, d_k=2)],
+        diagnoses={"already-summed": known.already_summed, **SHAPES, **known.diagnoses(known.CONTRIBUTIONS), **NUMBERS},
+        friendly={"h = 1": dict(n=5, h=1, d_k=9), "d_k = 1": dict(n=5, h=3, d_k=1)}),
+    "layer_norm": Exercise(
+        _stream, layers.layer_norm, {"normalised": "n, d"},
+        cases=[dict(n=5, d=9), dict(n=4, d=4), dict(n=3, d=6, constant=True)],
+        small=[dict(n=1, d=2), dict(n=2, d=2), dict(n=1, d=2, constant=True)],
+        diagnoses={**SHAPES, **IDENTITY, **known.diagnoses(known.NORM), **NUMBERS, "mean-not-0": known.mean_not_0,
+                   "spread-not-1": known.spread_not_1}, friendly={"one word": dict(n=1, d=9)}),
+    "sublayer": Exercise(
+        _around, layers.sublayer, {"stream": "n, d"},
+        cases=[dict(n=5, d=9), dict(n=4, d=6)],
+        small=[dict(n=1, d=2), dict(n=2, d=3)],
+        diagnoses={**SHAPES, **IDENTITY, **known.diagnoses(known.SUBLAYER), **NUMBERS}),
+    # 06 masks
+    "causal_mask": Exercise(
+        lambda n: {"n": n}, ours.causal_mask, {"mask": "n, n"},
+        cases=[dict(n=5), dict(n=1), dict(n=8)],
+        small=[dict(n=1), dict(n=2), dict(n=3)],
+        diagnoses={**SQUARE, **known.CODING, **known.PATTERN}),
+    "shifted_causal_mask": Exercise(
+        lambda n, m: {"n": n, "m": m}, ours.causal_mask, {"mask": "n, m"},
+        cases=[dict(n=3, m=7), dict(n=1, m=6), dict(n=4, m=4)],
+        small=[dict(n=1, m=1), dict(n=1, m=2), dict(n=2, m=3)],
+        diagnoses={**SHAPES, **known.CODING, **known.PATTERN, **known.TOP_LEFT}, friendly={"n = m": dict(n=4, m=4)}),
+    "masked_attention": Exercise(
+        lambda h, **sizes: _qkv(lead=(h,), **sizes),
+        lambda Q, K, V: ours.attention(Q, K, V, ours.causal_mask(Q.shape[-2])),
+        {"output": "h, n, d_k", "weights": "h, n, n"},
+        cases=[dict(h=3, n=5, d_k=9), dict(h=2, n=4, d_k=8), dict(h=3, n=5, d_k=9, spread=3e5)],
+        small=[dict(h=1, n=1, d_k=2), dict(h=1, n=2, d_k=2), dict(h=2, n=2, d_k=2), dict(h=1, n=3, d_k=2)],
+        diagnoses={**PARTS, **SHAPES, **IDENTITY, **SOME_ROWS, **MASKED, **_only(ROWS, "queries-keys-swapped"),
+                   **HEADS, **SCALE, "finite-mask": known.leaks_on_low_scores, **known.diagnoses(known.MASKED),
+                   **LAST, "outside-the-values": known.outside_the_values},
+        friendly={"d_k = 4": dict(h=3, n=5, d_k=4), "h = n = d_k": dict(h=4, n=4, d_k=4)}, look=_look_at_weights),
+    "guarded_softmax": Exercise(
+        _empty_rows, ours.softmax, {"weights": "n, m"},
+        cases=[dict(n=5, m=7), dict(n=4, m=4)],
+        small=[dict(n=1, m=2), dict(n=2, m=2)],
+        diagnoses={**SHAPES, **known.EMPTY, **_only(ROWS, "softmax-over-queries"), **IDENTITY, **SIMPLE}, look=_look_at_shares),
+    "combine_masks": Exercise(
+        _real, lambda real: known.causal(real.shape[1]) & known.visible_keys(real), {"visible": "B, 1, n, n"},
+        cases=[dict(B=3, n=5), dict(B=2, n=4)],
+        small=[dict(B=1, n=2), dict(B=1, n=3), dict(B=2, n=3)],
+        diagnoses={"no-head-axis": known.no_head_axis, **BOOLEAN, **known.diagnoses(known.COMBINE)}),
+    "to_sdpa_mask": Exercise(
+        lambda n: {"mask": ours.causal_mask(n)}, lambda mask: mask == 0, {"visible": "n, n"},
+        cases=[dict(n=5), dict(n=2)],
+        small=[dict(n=1), dict(n=2)],
+        diagnoses={**SQUARE, "not-boolean": not_boolean, **known.diagnoses(known.TO_SDPA)}),
+    "to_mha_mask": Exercise(
+        _visible, lambda visible, h: ~np.repeat(visible, h, axis=0), {"blocked": "B*h, n, n"},
+        cases=[dict(B=2, n=5, h=3), dict(B=3, n=4, h=2)],
+        small=[dict(B=1, n=2, h=2), dict(B=2, n=3, h=2)],
+        diagnoses={**BOOLEAN, **known.diagnoses(known.TO_MHA)},
+        friendly={"a single sequence": dict(B=1, n=5, h=3)}),
+}
+
+# name -> the right value, and wrong ones that tell something; the question stands in the notebook
+PREDICTIONS = {
+    "predict_parameters": (432, {"one-matrix": 144, "W_O-counted": 576, "words-counted": 180}),        # d = 12, n = 5
+    "predict_spread": (8, {"variance": 64, "already-scaled": 1, "half": 32}),                          # d_k = 64
+    "predict_scores_shape": ((2, 3, 5, 5), {"no-heads": (2, 5, 5), "heads-last": (2, 5, 5, 3),         # X (2, 5, 27)
+                                            "heads-attend": (2, 5, 3, 3), "widths": (2, 3, 5, 9), "no-batch": (3, 5, 5)}),
+    "predict_zeros": (10, {"diagonal-counted": 15, "one-future-token": 6}),                            # n = 5
 }

@@ -1,0 +1,485 @@
+"""Wrong answers, exercise by exercise, each under the id that its verdict must carry. Nothing here comes from mha_lib.
+
+`variants` makes the four attention exercises wrong in the same ways; the rest is written out.
+"""
+
+import numpy as np
+
+
+def soft(s, axis=-1):
+    exps = np.exp(s - s.max(axis=axis, keepdims=True))
+    return exps / exps.sum(axis=axis, keepdims=True)
+
+
+def naive(s):
+    return np.exp(s) / np.exp(s).sum(-1, keepdims=True)
+
+
+def into_integers(x):
+    filled = np.zeros(x.shape, dtype=int)
+    filled[...] = x
+    return filled
+
+
+def attend(Q, K, V, scale=lambda d_k, d: d_k ** -0.5, share=soft, change=lambda s: s, d=0, mix=lambda w, Q, K, V: w @ V):
+    s = change(Q @ K.swapaxes(-1, -2) * scale(Q.shape[-1], d))
+    w = share(s)
+    return mix(w, Q, K, V), w
+
+
+def cut(X, h):
+    return np.stack(np.split(X, h, axis=-1), axis=-3)
+
+
+def join(H):
+    return np.concatenate([H[..., a, :, :] for a in range(H.shape[-3])], axis=-1)
+
+
+def as_attention(**how):
+    return lambda Q, K, V: attend(Q, K, V, **how)
+
+
+def as_head(**how):
+    def one_head(X, W_Q, W_K, W_V, a, h):
+        return attend(*(cut(X @ W, h)[a] for W in (W_Q, W_K, W_V)), d=X.shape[-1], **how)[0]
+    return one_head
+
+
+def as_layer(cut=cut, join=join, Ws=lambda *W: W, **how):
+    def layer(X, W_Q, W_K, W_V, W_O, h):
+        W_Q, W_K, W_V, W_O = Ws(W_Q, W_K, W_V, W_O)
+        return join(attend(*(cut(X @ W, h) for W in (W_Q, W_K, W_V)), d=X.shape[-1], **how)[0]) @ W_O
+    return layer
+
+
+def hide(s, k=1, value=-np.inf):
+    s = s.copy()
+    s[..., np.triu(np.ones(s.shape[-2:], bool), k)] = value
+    return s
+
+
+def as_masked(change=hide, **how):
+    return lambda Q, K, V: attend(Q, K, V, change=change, d=Q.shape[0] * Q.shape[-1], **how)
+
+
+HOW = {
+    "no-scale": [dict(scale=lambda d_k, d: 1)],
+    "divided-by-d_k": [dict(scale=lambda d_k, d: 1 / d_k)],
+    "divided-by-sqrt-d": [dict(scale=lambda d_k, d: d ** -0.5)],
+    "upside-down": [dict(scale=lambda d_k, d: d_k ** 0.5)],
+    "half-of-d_k": [dict(scale=lambda d_k, d: 1 / (d_k ** 1 / 2))],
+    "minus": [dict(scale=lambda d_k, d: -d_k ** -0.5)],
+    "wrong-scale": [dict(scale=lambda d_k, d: 0.2), dict(scale=lambda d_k, d: d_k ** -0.25), dict(scale=lambda d_k, d: 1 / (d_k + 1))],
+    "softmax-over-queries": [dict(share=lambda s: soft(s, -2))],
+    "softmax-over-everything": [dict(share=lambda s: soft(s, (-1, -2)))],
+    "softmax-over-heads": [dict(share=lambda s: soft(s, -3))],
+    "no-softmax": [dict(share=lambda s: s)],
+    "no-exp": [dict(share=lambda s: s / s.sum(-1, keepdims=True))],
+    "hard-max": [dict(share=lambda s: (s == s.max(-1, keepdims=True)) * 1.0)],
+    "uniform": [dict(share=lambda s: np.full(s.shape, 1 / s.shape[-1]))],
+    "queries-keys-swapped": [dict(change=lambda s: s.swapaxes(-1, -2))],
+    "causal-unasked": [dict(change=hide)],
+    "overflow": [dict(share=naive)],
+    "row-sums": [dict(share=lambda s: 1 / (1 + np.exp(-s))), dict(share=lambda s: np.exp(s) / (1 + np.exp(s).sum(-1, keepdims=True)))],
+    "nan": [dict(share=np.log)],
+    "cut-to-integers": [dict(mix=lambda w, Q, K, V: into_integers(w @ V))],
+    "constant": [dict(mix=lambda w, Q, K, V: np.full(Q.shape, 0.75))],
+    "keys-as-values": [dict(mix=lambda w, Q, K, V: w @ K)],
+    "identity": [dict(mix=lambda w, Q, K, V: Q)],
+    "queries-as-values": [dict(mix=lambda w, Q, K, V: w @ Q)],
+    "summed-over-queries": [dict(mix=lambda w, Q, K, V: w.swapaxes(-1, -2) @ V)],
+    "outside-the-values": [dict(mix=lambda w, Q, K, V: 3 * w @ V)],
+}
+
+
+def variants(build, *without):
+    return {id: [build(**how) for how in hows] for id, hows in HOW.items() if id not in without}
+
+
+def shapes(right, *, swap, less=None, more=None, longer=None):
+    """Answers of a wrong shape, made from the right one: each function takes its array."""
+    ways = {"swapped-axes": swap, "missing-axis": less, "extra-axis": more, "wrong-length": longer}
+    return {id: [lambda *a, f=f: f(right(*a))] for id, f in ways.items() if f}
+
+
+def one_shape(x, axis=-1):
+    return np.concatenate([x, x], axis=axis)
+
+
+AXES = dict(swap=lambda x: x.swapaxes(-1, -2), less=lambda x: x.sum(-1), more=lambda x: x[None], longer=one_shape)
+SQUARE = dict(AXES, swap=None)              # (n, n): turned, it keeps its shape
+
+
+def both(**ways):
+    """The same for answers that return (output, weights)."""
+    return {name: f and (lambda pair, f=f: (f(pair[0]), pair[1])) for name, f in ways.items()}
+
+
+def norm(X, axis=-1, eps=1e-5, root=np.sqrt, ddof=0):
+    return (X - X.mean(axis=axis, keepdims=True)) / root(X.var(axis=axis, keepdims=True, ddof=ddof) + eps)
+
+
+def triangle(n, m=None, k=1, value=-np.inf):
+    M = np.zeros((n, n if m is None else m))
+    M[np.triu(np.ones(M.shape, bool), k)] = value
+    return M
+
+
+def past(n):
+    return np.tril(np.ones((n, n), bool))
+
+
+def see(real, causal=True, axis=2):
+    n = real.shape[1]
+    keys = real[:, None, None, :] if axis == 2 else real[:, None, :, None]
+    return np.ones((len(real), 1, n, n), bool) & keys & (past(n) if causal else True)
+
+
+def project(X, W_Q, W_K, W_V):
+    return X @ W_Q, X @ W_K, X @ W_V
+
+
+def parts(heads, W_O):
+    return np.stack([H @ W for H, W in zip(heads, np.split(W_O, len(heads)), strict=True)])
+
+
+def spoil_first(f):
+    """Spoil only the first of several arrays."""
+    return lambda arrays: (f(arrays[0]), *arrays[1:])
+
+
+def with_rows(rows):
+    return lambda heads, W_O: np.stack([H @ rows(W_O, a, *heads.shape) for a, H in enumerate(heads)])
+
+
+def all_columns_first(scale):
+    def one_head(X, W_Q, W_K, W_V, a, h):
+        d_k = X.shape[-1] // h
+        return soft(X @ W_Q @ (X @ W_K).T * scale(X.shape[-1], d_k)) @ (X @ W_V)[:, a * d_k:(a + 1) * d_k]
+    return one_head
+
+
+def from_columns(columns):
+    def one_head(X, W_Q, W_K, W_V, a, h):
+        return attend(*(columns(X, W, a, X.shape[-1] // h, h) for W in (W_Q, W_K, W_V)))[0]
+    return one_head
+
+
+def head_of(X, W_Q, W_K, W_V, a, h):
+    return as_head()(X, W_Q, W_K, W_V, a, h)
+
+
+def by_reshape(X, h):
+    return X.reshape(*X.shape[:-2], h, X.shape[-2], X.shape[-1] // h)
+
+
+def back_by_reshape(H):
+    return H.reshape(*H.shape[:-3], H.shape[-2], -1)
+
+
+def every_hth(X, h):
+    return np.stack([X[..., a::h] for a in range(h)], -3)
+
+
+def samples_as_tokens(X, *rest):
+    return as_layer()(X.swapaxes(0, 1), *rest).swapaxes(0, 1)
+
+
+def unfolded_in_other_order(X, W_Q, W_K, W_V, W_O, h):
+    Q, K, V = (cut(X @ W, h) for W in (W_Q, W_K, W_V))              # (B, h, n, d_k), folded batch first below
+    B, _, n, d_k = Q.shape
+    folded = attend(*(x.reshape(B * h, n, d_k) for x in (Q, K, V)))[0]
+    return join(folded.reshape(h, B, n, d_k).swapaxes(0, 1)) @ W_O
+
+
+def heads_as_tokens(X, W_Q, W_K, W_V, W_O, h):
+    Q, K, V = ((X @ W).reshape(*X.shape[:-1], h, -1) for W in (W_Q, W_K, W_V))
+    return attend(Q, K, V)[0].reshape(X.shape) @ W_O
+
+
+def shared_weights(X, W_Q, W_K, W_V, W_O, h):
+    Q, K, V = (cut(X @ W, h) for W in (W_Q, W_K, W_V))
+    return join(attend(Q, K, V)[1].mean(1, keepdims=True) @ V) @ W_O
+
+
+def blocks(W, h):
+    size = len(W) // h
+    out = np.zeros_like(W)
+    for i in range(0, len(W), size):
+        out[i:i + size, i:i + size] = W[i:i + size, i:i + size]
+    return out
+
+
+def whole(X, *rest):
+    return as_layer()(X, *rest)
+
+
+def broken(where, value):
+    """The right array with something strange at the first places."""
+    def change(x):
+        x = x.copy()
+        x[where] = value
+        return x
+    return change
+
+
+NAN = broken((..., slice(1)), np.nan)
+
+WRONG = {
+    "project_qkv": {
+        **shapes(project, **{k: spoil_first(f) for k, f in AXES.items()}),
+        "parts-swapped": [lambda X, *W: project(X, *W)[::-1]],
+        "transposed-weight": [lambda X, W_Q, W_K, W_V: ((W_Q @ X.T).T, (W_K @ X.T).T, (W_V @ X.T).T)],
+        "no-projection": [lambda X, *W: (X, X, X)],
+        "reused-projection": [lambda X, W_Q, W_K, W_V: (X @ W_Q, X @ W_K, X @ W_K),
+                              lambda X, W_Q, W_K, W_V: (X @ W_Q, X @ W_Q, X @ W_V)],
+        "nan": [lambda *a: spoil_first(NAN)(project(*a))],
+        "cut-to-integers": [lambda *a: [into_integers(x) for x in project(*a)]],
+        "constant": [lambda X, *W: (X * 0, *project(X, *W)[1:])],
+    },
+    "linear_weight_to_W": {
+        "not-transposed": [lambda weight: weight],
+        "reshaped": [lambda weight: weight.reshape(weight.shape[1], weight.shape[0])],
+        **shapes(lambda weight: weight.T, swap=lambda W: W[::-1].T, less=np.ravel, more=lambda W: W[None], longer=one_shape),
+        "nan": [lambda weight: np.sqrt(weight.T)],
+        "cut-to-integers": [lambda weight: into_integers(weight.T)],
+        "constant": [lambda weight: np.zeros(weight.shape[::-1])],
+    },
+    "attention_scores": {
+        **shapes(lambda Q, K: Q @ K.T / 3, **AXES),
+        **{id: [lambda Q, K, how=how: Q @ K.T * how["scale"](Q.shape[1], 0) for how in HOW[id]]
+           for id in ("no-scale", "divided-by-d_k", "upside-down", "half-of-d_k", "minus", "wrong-scale")},
+        "reshaped": [lambda Q, K: Q @ K.reshape(K.shape[1], K.shape[0]) / 3],
+        "cosine": [lambda Q, K: Q @ K.T / np.linalg.norm(Q, axis=1)[:, None] / np.linalg.norm(K, axis=1)],
+        "softmax-included": [lambda Q, K: soft(Q @ K.T / 3)],
+        "nan": [lambda Q, K: NAN(Q @ K.T)],
+        "cut-to-integers": [lambda Q, K: into_integers(Q @ K.T * Q.shape[1] ** -0.5)],
+        "constant": [lambda Q, K: np.ones((len(Q), len(K)))],
+    },
+    "softmax": {
+        **shapes(soft, **AXES),
+        **{id: [how["share"] for how in HOW[id]] for id in (
+            "softmax-over-queries", "softmax-over-everything", "no-softmax", "no-exp", "hard-max", "uniform", "overflow")},
+        "no-keepdims": [lambda s: np.exp(s) / np.exp(s).sum(axis=1)],
+        "max-of-columns": [lambda s: soft(s - s.max(axis=0))],
+        "not-normalised": [np.exp, lambda s: np.exp(s - s.max(1, keepdims=True))],
+        "logarithm": [lambda s: s - np.log(np.exp(s).sum(1, keepdims=True))],
+        "one-by-one": [lambda s: 1 / (1 + np.exp(-s))],
+        "other-base": [lambda s: 2 ** s / (2 ** s).sum(1, keepdims=True), lambda s: soft(s / 3)],
+        "global-maximum": [lambda s: np.exp(s - s.max()) / np.exp(s - s.max()).sum(1, keepdims=True)],
+        "row-sums": [lambda s: np.exp(s) / (1 + np.exp(s).sum(1, keepdims=True))],
+        "nan": [np.log],
+        "cut-to-integers": [lambda s: into_integers(soft(s))],
+        "constant": [lambda s: np.full(s.shape, 0.75)],
+    },
+    "attention": {
+        "parts-swapped": [lambda *a: as_attention()(*a)[::-1]],
+        **shapes(as_attention(), **both(**AXES)),
+        **variants(as_attention, "divided-by-sqrt-d", "softmax-over-heads"),
+        "no-keepdims": [as_attention(share=lambda s: np.exp(s) / np.exp(s).sum(-1))],
+    },
+    "pick_scale": {
+        **{id: [lambda d, h, how=how: how["scale"](d / h, d) for how in HOW[id]]
+           for id in ("no-scale", "divided-by-d_k", "divided-by-sqrt-d", "upside-down", "half-of-d_k", "minus")},
+        "wrong-scale": [lambda d, h: 1 / 8, lambda d, h: h ** -0.5, lambda d, h: 1 / h],
+        "extra-axis": [lambda d, h: np.array([0.1, 0.2])],
+        "nan": [lambda d, h: np.nan],
+    },
+    "head_width": {
+        "silent-remainder": [lambda d, h: d // h],
+        "extra-axis": [lambda d, h: (d // h, h)],
+    },
+    "split_heads": {
+        **shapes(cut, swap=lambda x: x.swapaxes(0, 1), less=lambda x: x[0], more=lambda x: x[None], longer=one_shape),
+        "split-by-reshape": [by_reshape],
+        "every-h-th-column": [lambda X, h: X.reshape(len(X), -1, h).transpose(2, 0, 1)],
+        "heads-reversed": [lambda X, h: cut(X, h)[::-1]],
+        "scrambled": [lambda X, h: X.T.reshape(h, len(X), -1), lambda X, h: cut(X, h)[..., ::-1]],
+        "nan": [lambda X, h: NAN(cut(X, h))],
+        "constant": [lambda X, h: np.zeros((h, len(X), X.shape[1] // h))],
+    },
+    "merge_heads": {
+        **shapes(join, swap=lambda x: x.T, less=lambda x: x[0], more=lambda x: x[None], longer=lambda x: x[:, :9]),
+        "merge-by-reshape": [back_by_reshape],
+        "every-h-th-column": [lambda H: np.stack(list(H), axis=-1).reshape(H.shape[1], -1)],
+        "heads-reversed": [lambda H: np.concatenate(list(H)[::-1], axis=1)],
+        "scrambled": [lambda H: H.transpose(2, 1, 0).reshape(H.shape[1], -1), lambda H: join(H)[::-1]],
+        "nan": [lambda H: NAN(join(H))],
+        "constant": [lambda H: np.ones((H.shape[1], H.shape[0] * H.shape[2]))],
+    },
+    "one_head": {
+        **shapes(head_of, **AXES),
+        **variants(as_head, "softmax-over-heads", "identity", "queries-as-values", "summed-over-queries", "outside-the-values"),
+        "next-head": [lambda X, W_Q, W_K, W_V, a, h: head_of(X, W_Q, W_K, W_V, a - 1, h)],
+        "every-h-th-column": [from_columns(lambda X, W, a, d_k, h: X @ W[:, a::h])],
+        "sliced-input": [from_columns(lambda X, W, a, d_k, h: X[:, a * d_k:][:, :d_k] @ W[a * d_k:, a * d_k:][:d_k, :d_k])],
+        "transposed-weight": [from_columns(lambda X, W, a, d_k, h: X @ W[a * d_k:(a + 1) * d_k].T)],
+        "scores-of-all-heads": [all_columns_first(lambda d, d_k: d ** -0.5), all_columns_first(lambda d, d_k: d_k ** -0.5),
+                                lambda *a: cut(attend(*(a[0] @ W for W in a[1:4]))[0], a[5])[a[4]]],
+        "keys-values-swapped": [lambda X, W_Q, W_K, W_V, a, h: head_of(X, W_Q, W_V, W_K, a, h)],
+        "reused-projection": [lambda X, W_Q, W_K, W_V, a, h: head_of(X, W_K, W_K, W_V, a, h),
+                              lambda X, W_Q, W_K, W_V, a, h: head_of(X, W_Q, W_Q, W_V, a, h)],
+    },
+    "parameter_count": {
+        "W_O-forgotten": [lambda d, h: 3 * d ** 2],
+        "times-h": [lambda d, h: 4 * d * d * h, lambda d, h: h * (d * d * 3)],
+        "biases-counted": [lambda d, h: 4 * (d + 1) * d],
+        "one-matrix": [lambda d, h: d ** 2],
+        "one-head-counted": [lambda d, h: 4 * d * d // h],
+        "slices-counted": [lambda d, h: 4 * (d // h) ** 2],
+        "extra-axis": [lambda d, h: (4, d, d)],
+    },
+    "multi_head_attention": {
+        **shapes(whole, **AXES),
+        **variants(as_layer, "identity", "queries-as-values", "summed-over-queries", "outside-the-values", "constant",
+                   "cut-to-integers"),
+        "identity": [lambda X, *rest: X],
+        "constant": [lambda X, *rest: X * 0],
+        "cut-to-integers": [lambda *a: into_integers(whole(*a))],
+        "samples-mixed": [samples_as_tokens, unfolded_in_other_order],
+        "tokens-do-not-mix": [heads_as_tokens],
+        "no-W_O": [as_layer(Ws=lambda *W: (*W[:3], np.eye(len(W[3]))))],
+        "split-by-reshape": [as_layer(cut=by_reshape)],
+        "merge-by-reshape": [as_layer(join=back_by_reshape)],
+        "split-and-merge-by-reshape": [as_layer(cut=by_reshape, join=back_by_reshape)],
+        "every-h-th-column": [as_layer(cut=every_hth)],
+        "one-head-only": [as_layer(cut=lambda X, h: X, join=lambda H: H)],
+        "residual-added": [lambda X, *rest: X + whole(X, *rest)],
+        "heads-averaged": [shared_weights],
+        "transposed-weight": [as_layer(Ws=lambda *W: [x.T for x in W])],
+        "W_O-transposed": [as_layer(Ws=lambda *W: (*W[:3], W[3].T))],
+        "keys-values-swapped": [as_layer(Ws=lambda q, k, v, o: (q, v, k, o))],
+        "sliced-input": [lambda X, q, k, v, o, h: whole(X, blocks(q, h), blocks(k, h), blocks(v, h), o, h)],
+        "reused-projection": [as_layer(Ws=lambda q, k, v, o: (k, k, v, o)), as_layer(Ws=lambda q, k, v, o: (q, q, v, o))],
+    },
+    "output_as_sum_over_heads": {
+        "already-summed": [lambda heads, W_O: parts(heads, W_O).sum(0)],
+        **shapes(parts, swap=lambda x: x.swapaxes(0, 1), less=lambda x: x[0], more=lambda x: x[None], longer=one_shape),
+        "every-h-th-row": [with_rows(lambda W, a, h, n, d_k: W[a::h])],
+        "same-rows": [with_rows(lambda W, a, h, n, d_k: W[:d_k])],
+        "W_O-transposed": [with_rows(lambda W, a, h, n, d_k: W.T[a * d_k:(a + 1) * d_k])],
+        "not-projected": [lambda heads, W_O: parts(heads, np.eye(len(W_O)))],
+        "shared-equally": [lambda heads, W_O: np.stack([parts(heads, W_O).mean(0)] * len(heads))],
+        "nan": [lambda heads, W_O: np.sqrt(parts(heads, W_O))],
+        "cut-to-integers": [lambda heads, W_O: into_integers(parts(heads, W_O))],
+        "constant": [lambda heads, W_O: parts(heads, W_O) * 0],
+    },
+    "layer_norm": {
+        **shapes(norm, **AXES),
+        "identity": [lambda X: X],
+        "over-columns": [lambda X: norm(X, 0)],
+        "over-everything": [lambda X: norm(X, (0, 1)), lambda X: (X - X.mean()) / X.std()],
+        "not-centred": [lambda X: X / np.sqrt((X * X).mean(-1, keepdims=True) + 1e-5)],
+        "not-divided": [lambda X: X - X.mean(1)[:, None]],
+        "variance-not-root": [lambda X: norm(X, root=lambda v: v)],
+        "divided-by-d-minus-1": [lambda X: norm(X, ddof=1)],
+        "unit-length": [lambda X: (X - X.mean(1)[:, None]) / np.linalg.norm(X - X.mean(1)[:, None], axis=1)[:, None]],
+        "eps-outside-the-root": [lambda X: (X - X.mean(1)[:, None]) / (X.std(1)[:, None] + 1e-5)],
+        "no-eps": [lambda X: norm(X, eps=0)],
+        "nan": [lambda X: np.log(X - 100)],
+        "cut-to-integers": [lambda X: into_integers(norm(X))],
+        "constant": [lambda X: np.zeros(X.shape)],
+        "mean-not-0": [lambda X: norm(X) + 1, lambda X: (X - np.median(X, axis=1, keepdims=True)) / X.std(1, keepdims=True)],
+        "spread-not-1": [lambda X: norm(X) / 2, lambda X: (X - X.mean(1, keepdims=True)) / np.ptp(X, axis=1, keepdims=True)],
+    },
+    "sublayer": {
+        **shapes(lambda X, f, norm: X + f(norm(X)), **AXES),
+        "identity": [lambda X, f, norm: X],
+        "post-norm": [lambda X, f, norm: norm(X + f(X))],
+        "no-residual": [lambda X, f, norm: f(norm(X))],
+        "normalised-stream": [lambda X, f, norm: norm(X) + f(norm(X))],
+        "no-norm": [lambda X, f, norm: X + f(X)],
+        "norm-after-f": [lambda X, f, norm: X + norm(f(X))],
+        "f-left-out": [lambda X, f, norm: X + norm(X)],
+        "f-of-the-sum": [lambda X, f, norm: f(X + norm(X))],
+        "nan": [lambda X, f, norm: np.sqrt(X)],
+        "cut-to-integers": [lambda X, f, norm: into_integers(X + f(norm(X)))],
+        "constant": [lambda X, f, norm: X * 0],
+    },
+    "causal_mask": {
+        **shapes(triangle, less=lambda M: M[0], more=lambda M: M[None], longer=one_shape, swap=None),
+        "boolean-mask": [past, lambda n: ~past(n)],
+        "ones-and-zeros": [lambda n: np.tril(np.ones((n, n))), lambda n: np.triu(np.ones((n, n)), 1)],
+        "zero-times-inf": [lambda n: np.triu(np.ones((n, n)), 1) * -np.inf],
+        "plus-infinity": [lambda n: triangle(n, value=np.inf)],
+        "tiny-mask": [lambda n: triangle(n, value=1e-9), lambda n: triangle(n, value=-1e-9)],
+        "finite-mask": [lambda n: triangle(n, value=-1e9), lambda n: triangle(n, value=-1e4)],
+        "everything-blocked": [lambda n: np.full((n, n), -np.inf)],
+        "no-mask": [lambda n: np.zeros((n, n))],
+        "diagonal-blocked": [lambda n: triangle(n, k=0)],
+        "one-future-token": [lambda n: triangle(n, k=2)],
+        "past-blocked": [lambda n: triangle(n).T, lambda n: triangle(n, k=0).T],
+    },
+    "shifted_causal_mask": {
+        **shapes(lambda n, m: triangle(n, m, 1 + m - n), **AXES),
+        "boolean-mask": [lambda n, m: triangle(n, m, 1 + m - n) == 0],
+        "ones-and-zeros": [lambda n, m: (triangle(n, m, 1 + m - n) == 0) * 1.0],
+        "zero-times-inf": [lambda n, m: np.triu(np.ones((n, m)), 1 + m - n) * -np.inf],
+        "plus-infinity": [lambda n, m: triangle(n, m, 1 + m - n, np.inf)],
+        "tiny-mask": [lambda n, m: triangle(n, m, 1 + m - n, 1e-9)],
+        "finite-mask": [lambda n, m: triangle(n, m, 1 + m - n, -1e9)],
+        "everything-blocked": [lambda n, m: np.full((n, m), -np.inf)],
+        "no-mask": [lambda n, m: np.zeros((n, m))],
+        "diagonal-blocked": [lambda n, m: triangle(n, m, m - n)],
+        "one-future-token": [lambda n, m: triangle(n, m, 2 + m - n)],
+        "past-blocked": [lambda n, m: np.where(np.tril(np.ones((n, m)), m - n - 1), -np.inf, 0.0)],
+        "top-left-aligned": [lambda n, m: triangle(n, m)],
+    },
+    "masked_attention": {
+        "parts-swapped": [lambda *a: as_masked()(*a)[::-1]],
+        **shapes(as_masked(), **both(**AXES)),
+        **variants(as_masked, "no-softmax", "no-exp", "uniform", "causal-unasked", "queries-keys-swapped", "row-sums", "nan",
+                   "queries-as-values"),
+        "queries-keys-swapped": [as_masked(change=lambda s: hide(s.swapaxes(-1, -2)))],
+        "diagonal-blocked": [as_masked(lambda s: hide(s, 0))],
+        "past-blocked": [as_masked(lambda s: hide(s.swapaxes(-1, -2)).swapaxes(-1, -2)),
+                         as_masked(lambda s: hide(s.swapaxes(-1, -2), 0).swapaxes(-1, -2))],
+        "one-future-token": [as_masked(lambda s: hide(s, 2))],
+        "zero-times-inf": [as_masked(lambda s: s + np.triu(np.ones(s.shape), 1) * -np.inf)],
+        "masked-after-softmax": [as_masked(lambda s: s, share=lambda s: np.tril(soft(s)))],
+        "no-mask": [as_masked(lambda s: s)],
+        "blocked-at-zero": [as_masked(np.tril), as_masked(lambda s: hide(s, value=1e-9))],
+        "ones-added": [as_masked(lambda s: s + np.tril(np.ones(s.shape))), as_masked(lambda s: s - np.triu(np.ones(s.shape), 1))],
+        "finite-mask": [as_masked(lambda s: hide(s, value=-1e4)), as_masked(lambda s: s + triangle(s.shape[-1], value=-1e5))],
+        "row-sums": [as_masked(share=lambda s: np.exp(s) / (0.3 + np.exp(s).sum(-1, keepdims=True)) + np.triu(np.full(s.shape, .01), 1))],
+        "nan": [as_masked(mix=lambda w, Q, K, V: NAN(w @ V))],
+    },
+    "guarded_softmax": {
+        **shapes(lambda s: np.nan_to_num(soft(s)), **AXES),
+        "empty-row-nan": [soft, naive],
+        "empty-row-uniform": [lambda s: soft(np.maximum(s, -1e9))],
+        "all-rows-zero": [lambda s: np.zeros(s.shape)],
+        "softmax-over-queries": [lambda s: soft(s, 0)],
+        "identity": [lambda s: s],
+        "nan": [lambda s: np.log(np.where(np.isneginf(s).all(-1, keepdims=True), 1, s))],
+        "constant": [lambda s: np.full(s.shape, 0.5)],
+    },
+    "combine_masks": {
+        "no-head-axis": [lambda real: see(real)[:, 0]],
+        **shapes(see, swap=lambda x: x.swapaxes(0, 1), less=lambda x: x[0, 0], more=lambda x: x[None],
+                 longer=lambda x: x.repeat(3, 1)),
+        "not-boolean": [lambda real: see(real) * 1, lambda real: np.where(see(real), 0.0, -np.inf)],
+        "inverted": [lambda real: ~see(real)],
+        "or-for-and": [lambda real: see(real, causal=False) | past(real.shape[1])],
+        "padding-lost": [lambda real: see(np.ones_like(real))],
+        "causal-lost": [lambda real: see(real, causal=False)],
+        "padding-on-queries": [lambda real: see(real, axis=1)],
+        "padding-on-both": [lambda real: see(real) & see(real, axis=1)],
+        "past-blocked": [lambda real: see(real, causal=False) & past(real.shape[1]).T],
+        "diagonal-blocked": [lambda real: see(real) & np.tril(np.ones((real.shape[1],) * 2, bool), -1)],
+    },
+    "to_sdpa_mask": {
+        **shapes(lambda M: M == 0, less=lambda x: x[0], more=lambda x: x[None], longer=one_shape, swap=None),
+        "not-boolean": [lambda M: M, lambda M: (M == 0) * 1],
+        "inverted": [lambda M: M < 0, lambda M: M.astype(bool)],
+        "all-true": [lambda M: M <= 0],
+    },
+    "to_mha_mask": {
+        **shapes(lambda v, h: ~np.repeat(v, h, 0), swap=lambda x: x.swapaxes(0, 1), less=lambda x: x[0], more=lambda x: x[None],
+                 longer=lambda x: x[:2]),
+        "not-boolean": [lambda v, h: 1 - np.repeat(v, h, 0), lambda v, h: ~np.repeat(v.astype(int), h, 0)],
+        "inverted": [lambda v, h: np.repeat(v, h, 0)],
+        "heads-first": [lambda v, h: ~np.tile(v, (h, 1, 1))],
+        "inverted-and-heads-first": [lambda v, h: np.tile(v, (h, 1, 1))],
+    },
+}
