@@ -131,7 +131,8 @@ def plot_matrices(matrices, rows, columns, signs=""):
     for (title, matrix), ax in zip(arrays.items(), axes, strict=True):
         top = max(np.abs(part).max() for part in (arrays.values() if signs else [matrix])) or 1
         whole = np.allclose(matrix, matrix.round())
-        _heat_map(ax, matrix.round(1), SIGNED, -top, top, ".3g" if whole else ".1f")    # rounded here: no "-0.0"
+        digits = 2 if signs else 1                      # a sum is there to be checked
+        _heat_map(ax, matrix.round(digits), SIGNED, -top, top, ".3g" if whole else f".{digits}f")   # no "-0.0"
         _name_axes(ax, rows if ax is axes[0] else None, columns)
         ax.set_title(title, fontsize=11)
         held = [_row_in_words(name, row, columns) for name, row in zip(rows, matrix, strict=True)
@@ -204,22 +205,20 @@ def plot_line_panels(x, panels, *, xlabel, log=""):
 def plot_losses(runs, chance):
     """Training: a dict name -> losses by step of several seeds, over the loss of guessing -> Picture.
 
-    Its words hold on every machine: where runs end, in tenths and halves of the loss of guessing.
+    Its words are so coarse that they hold on every machine.
     """
     figure = Figure((6.4, 3.8), layout="constrained")
     ax = figure.subplots()
     steps = 1 + np.arange(len(next(iter(runs.values()))[0]))
     ax.axhline(chance, color=MUTED, linewidth=1)
-    ax.text(steps[-1], chance, "guessing", ha="right", va="bottom", color=INK)
+    ax.text(steps[-1], chance, f"guessing, {chance:.2f}", ha="right", va="bottom", color=INK)
     parts = []
     for (name, losses), (colour, marker, dash) in zip(runs.items(), _styles(runs), strict=True):
         for number, loss in enumerate(losses):
             ax.plot(steps, loss, dash, marker=marker, markevery=max(1, len(steps) // 6), color=colour, linewidth=1.3,
                     label=None if number else name)
-        ends = [np.mean(loss[-10:]) / chance for loss in losses]
-        place = ("below a tenth of" if max(ends) < 0.1 else "below half of" if max(ends) < 0.5 else
-                 "above half of" if min(ends) > 0.5 else "on both sides of half")
-        parts.append(f"{name}: {len(losses)} runs, all end {place} the loss of guessing")
+        ends = {_quarter(np.mean(loss[-10:]) / chance) for loss in losses}
+        parts.append(f"{name}: {len(losses)} runs, ending {' or '.join(sorted(ends))} the loss of guessing ({chance:.2f})")
     ax.set(xlabel="training step", ylabel="loss", ylim=(0, None))
     ax.grid(alpha=0.3)
     ax.legend(frameon=False)
@@ -232,7 +231,7 @@ def plot_reach(reach, outputs, tokens, titles=("",)):
     panels = panels if panels.ndim == 3 else panels[None]               # (h, n, n)
     h, n, m = panels.shape
     _labels_fit(panels.shape, outputs, tokens)
-    cell = min(0.5, 4.5 / max(n, m))
+    cell = min(0.5, 7.5 / (h * m))
     figure = Figure((h * (m * cell + 0.2) + 1.1, n * cell + 1.45), layout="constrained")
     axes = figure.subplots(1, h, squeeze=False)[0]
     parts = []
@@ -242,11 +241,11 @@ def plot_reach(reach, outputs, tokens, titles=("",)):
         _name_axes(ax, outputs if ax is axes[0] else None, tokens)
         ax.set_title(title, fontsize=11)
         ax.set_xlabel("token j moves")
-        rows = [f"{output} with {', '.join(str(tokens[j]) for j in np.flatnonzero(row)) or 'nothing'}"
+        rows = [f"{output} <- {', '.join(str(tokens[j]) for j in np.flatnonzero(row)) or 'none'}"
                 for output, row in zip(outputs, panel, strict=True)]
-        parts.append(f"{title or 'Output'} moves: {'; '.join(rows)}.")
+        parts.append(f"{title}: {'; '.join(rows)}." if title else f"{'; '.join(rows)}.")
     axes[0].set_ylabel("output i moves")
-    return Picture(figure, " ".join(parts))
+    return Picture(figure, "Each output <- the tokens that move it. " + " ".join(parts))
 
 
 def plot_positions(runs):
@@ -274,14 +273,14 @@ def plot_positions(runs):
 
 def plot_passages(passages, known):
     """Generated texts side by side, a dict title -> text; its words say how many pieces a known text has -> Picture."""
-    figure = Figure((8.8, 2.6))
+    figure = Figure((8.8, 2.2))
     pieces = {known[i:i + 4] for i in range(len(known) - 3)}
     parts = []
     for place, (title, text) in enumerate(passages.items()):
         left = 0.02 + place / len(passages)
         figure.text(left, 0.95, title, va="top", fontsize=11, color=INK, weight="bold")
         lines = textwrap.fill(" ".join(text.split()), 86 // len(passages) - 3)
-        figure.text(left, 0.83, lines, va="top", fontsize=10, color=INK, family="monospace", linespacing=1.5)
+        figure.text(left, 0.81, lines, va="top", fontsize=10, color=INK, family="monospace", linespacing=1.5)
         found = np.mean([text[i:i + 4] in pieces for i in range(len(text) - 3)])
         share = "more" if found > 0.5 else "fewer"
         parts.append(f"{title}: {len(text)} characters; {share} than half of the runs of four occur in the known text")
@@ -351,6 +350,12 @@ def _styles(names):
     if len(names) > len(LINES):
         raise ValueError(f"one figure tells at most {len(LINES)} lines apart, got {len(names)}")
     return LINES[:len(names)]
+
+
+def _quarter(part):
+    if 0.25 <= part <= 0.75:
+        return "between a quarter and three quarters of"
+    return "below a quarter of" if part < 0.25 else "above three quarters of"
 
 
 def _heat_map(ax, matrix, colours, low, high, number):

@@ -82,18 +82,19 @@ def test_words_of_several_matrices_name_each_row_that_holds_something():
 
 
 def test_words_of_losses_say_where_the_runs_end():
-    for ends, place in (((0.02, 0.09), "below a tenth of"), ((0.3, 0.4), "below half of"),
-                        ((0.6, 0.9), "above half of"), ((0.4, 0.6), "on both sides of half")):
+    quarter, middle = "below a quarter of", "between a quarter and three quarters of"
+    for ends, place in (((0.02, 0.09), quarter), ((0.3, 0.6), middle), ((0.8, 0.9), "above three quarters of"),
+                        ((0.1, 0.5), f"{quarter} or {middle}")):
         words = plots.plot_losses({"heads": [np.full(30, 3.0 * end) for end in ends]}, chance=3.0).words
         assert words.startswith("Loss in the course of 30 training steps.")
-        assert words.endswith(f"heads: 2 runs, all end {place} the loss of guessing.")
+        assert words.endswith(f"heads: 2 runs, ending {place} the loss of guessing (3.00).")
 
 
 def test_words_of_reach_name_what_each_output_moves_with():
     moves = [[True, False], [True, True], [False, False]]
     words = plots.plot_reach([moves, np.ones((3, 2), bool)], ["a", "b", "c"], ["x", "y"], ["one", "two"]).words
-    assert words == ("one moves: a with x; b with x, y; c with nothing. "
-                     "two moves: a with x, y; b with x, y; c with x, y.")
+    assert words == ("Each output <- the tokens that move it. one: a <- x; b <- x, y; c <- none. "
+                     "two: a <- x, y; b <- x, y; c <- x, y.")
 
 
 def test_words_of_positions_compare_the_second_model_with_the_first():

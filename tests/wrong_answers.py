@@ -21,7 +21,8 @@ def into_integers(x):
     return filled
 
 
-def attend(Q, K, V, scale=lambda d_k, d: d_k ** -0.5, share=soft, change=lambda s: s, d=0, mix=lambda w, Q, K, V: w @ V):
+def attend(Q, K, V, scale=lambda d_k, d: d_k ** -0.5, share=soft, change=lambda s: s, d=0,
+           mix=lambda w, Q, K, V: w @ V):
     s = change(Q @ K.swapaxes(-1, -2) * scale(Q.shape[-1], d))
     w = share(s)
     return mix(w, Q, K, V), w
@@ -69,7 +70,8 @@ HOW = {
     "upside-down": [dict(scale=lambda d_k, d: d_k ** 0.5)],
     "half-of-d_k": [dict(scale=lambda d_k, d: 1 / (d_k ** 1 / 2))],
     "minus": [dict(scale=lambda d_k, d: -d_k ** -0.5)],
-    "wrong-scale": [dict(scale=lambda d_k, d: 0.2), dict(scale=lambda d_k, d: d_k ** -0.25), dict(scale=lambda d_k, d: 1 / (d_k + 1))],
+    "wrong-scale": [dict(scale=lambda d_k, d: 0.2), dict(scale=lambda d_k, d: d_k ** -0.25),
+                    dict(scale=lambda d_k, d: 1 / (d_k + 1))],
     "softmax-over-queries": [dict(share=lambda s: soft(s, -2))],
     "softmax-over-everything": [dict(share=lambda s: soft(s, (-1, -2)))],
     "softmax-over-heads": [dict(share=lambda s: soft(s, -3))],
@@ -78,9 +80,12 @@ HOW = {
     "hard-max": [dict(share=lambda s: (s == s.max(-1, keepdims=True)) * 1.0)],
     "uniform": [dict(share=lambda s: np.full(s.shape, 1 / s.shape[-1]))],
     "queries-keys-swapped": [dict(change=lambda s: s.swapaxes(-1, -2))],
+    "softmax-twice": [dict(share=lambda s: soft(soft(s)))],
+    "rounded": [dict(mix=lambda w, Q, K, V: (w @ V).round(2))],
     "causal-unasked": [dict(change=hide)],
     "overflow": [dict(share=naive)],
-    "row-sums": [dict(share=lambda s: 1 / (1 + np.exp(-s))), dict(share=lambda s: np.exp(s) / (1 + np.exp(s).sum(-1, keepdims=True)))],
+    "row-sums": [dict(share=lambda s: 1 / (1 + np.exp(-s))), dict(share=np.exp),
+                 dict(share=lambda s: np.exp(s) / (1 + np.exp(s).sum(-1, keepdims=True)))],
     "nan": [dict(share=np.log)],
     "cut-to-integers": [dict(mix=lambda w, Q, K, V: into_integers(w @ V))],
     "constant": [dict(mix=lambda w, Q, K, V: np.full(Q.shape, 0.75))],
@@ -202,6 +207,16 @@ def shared_weights(X, W_Q, W_K, W_V, W_O, h):
     return join(attend(Q, K, V)[1].mean(1, keepdims=True) @ V) @ W_O
 
 
+def turned(X, W_Q, W_K, W_V, W_O, h):
+    Q, K, V = (cut(X @ W, h) for W in (W_Q, W_K, W_V))
+    return join(soft(Q @ K.T / Q.shape[-1] ** 0.5) @ V) @ W_O
+
+
+def turned_and_masked(Q, K, V):
+    w = soft(hide(Q @ K.T / Q.shape[-1] ** 0.5))
+    return w @ V, w
+
+
 def blocks(W, h):
     size = len(W) // h
     out = np.zeros_like(W)
@@ -240,7 +255,7 @@ WRONG = {
     "linear_weight_to_W": {
         "not-transposed": [lambda weight: weight],
         "reshaped": [lambda weight: weight.reshape(weight.shape[1], weight.shape[0])],
-        **shapes(lambda weight: weight.T, swap=lambda W: W[::-1].T, less=np.ravel, more=lambda W: W[None], longer=one_shape),
+        **shapes(np.transpose, swap=lambda W: W[::-1].T, less=np.ravel, more=lambda W: W[None], longer=one_shape),
         "nan": [lambda weight: np.sqrt(weight.T)],
         "cut-to-integers": [lambda weight: into_integers(weight.T)],
         "constant": [lambda weight: np.zeros(weight.shape[::-1])],
@@ -251,6 +266,7 @@ WRONG = {
            for id in ("no-scale", "divided-by-d_k", "upside-down", "half-of-d_k", "minus", "wrong-scale")},
         "reshaped": [lambda Q, K: Q @ K.reshape(K.shape[1], K.shape[0]) / 3],
         "cosine": [lambda Q, K: Q @ K.T / np.linalg.norm(Q, axis=1)[:, None] / np.linalg.norm(K, axis=1)],
+        "rounded": [lambda Q, K: (Q @ K.T * Q.shape[1] ** -0.5).round(2)],
         "softmax-included": [lambda Q, K: soft(Q @ K.T / 3)],
         "nan": [lambda Q, K: NAN(Q @ K.T)],
         "cut-to-integers": [lambda Q, K: into_integers(Q @ K.T * Q.shape[1] ** -0.5)],
@@ -259,12 +275,14 @@ WRONG = {
     "softmax": {
         **shapes(soft, **AXES),
         **{id: [how["share"] for how in HOW[id]] for id in (
-            "softmax-over-queries", "softmax-over-everything", "no-softmax", "no-exp", "hard-max", "uniform", "overflow")},
+            "softmax-over-queries", "softmax-over-everything", "no-softmax", "no-exp", "hard-max", "uniform",
+            "overflow")},
         "no-keepdims": [lambda s: np.exp(s) / np.exp(s).sum(axis=1)],
         "max-of-columns": [lambda s: soft(s - s.max(axis=0))],
         "not-normalised": [np.exp, lambda s: np.exp(s - s.max(1, keepdims=True))],
         "logarithm": [lambda s: s - np.log(np.exp(s).sum(1, keepdims=True))],
         "one-by-one": [lambda s: 1 / (1 + np.exp(-s))],
+        "rounded": [lambda s: soft(s).round(2)],
         "other-base": [lambda s: 2 ** s / (2 ** s).sum(1, keepdims=True), lambda s: soft(s / 3)],
         "global-maximum": [lambda s: np.exp(s - s.max()) / np.exp(s - s.max()).sum(1, keepdims=True)],
         "row-sums": [lambda s: np.exp(s) / (1 + np.exp(s).sum(1, keepdims=True))],
@@ -309,12 +327,15 @@ WRONG = {
     },
     "one_head": {
         **shapes(head_of, **AXES),
-        **variants(as_head, "softmax-over-heads", "identity", "queries-as-values", "summed-over-queries", "outside-the-values"),
+        **variants(as_head, "softmax-over-heads", "identity", "queries-as-values", "summed-over-queries",
+                   "outside-the-values"),
         "next-head": [lambda X, W_Q, W_K, W_V, a, h: head_of(X, W_Q, W_K, W_V, a - 1, h)],
         "every-h-th-column": [from_columns(lambda X, W, a, d_k, h: X @ W[:, a::h])],
-        "sliced-input": [from_columns(lambda X, W, a, d_k, h: X[:, a * d_k:][:, :d_k] @ W[a * d_k:, a * d_k:][:d_k, :d_k])],
+        "sliced-input": [from_columns(
+            lambda X, W, a, d_k, h: X[:, a * d_k:][:, :d_k] @ W[a * d_k:, a * d_k:][:d_k, :d_k])],
         "transposed-weight": [from_columns(lambda X, W, a, d_k, h: X @ W[a * d_k:(a + 1) * d_k].T)],
-        "scores-of-all-heads": [all_columns_first(lambda d, d_k: d ** -0.5), all_columns_first(lambda d, d_k: d_k ** -0.5),
+        "scores-of-all-heads": [all_columns_first(lambda d, d_k: d ** -0.5),
+                                all_columns_first(lambda d, d_k: d_k ** -0.5),
                                 lambda *a: cut(attend(*(a[0] @ W for W in a[1:4]))[0], a[5])[a[4]]],
         "keys-values-swapped": [lambda X, W_Q, W_K, W_V, a, h: head_of(X, W_Q, W_V, W_K, a, h)],
         "reused-projection": [lambda X, W_Q, W_K, W_V, a, h: head_of(X, W_K, W_K, W_V, a, h),
@@ -332,7 +353,9 @@ WRONG = {
     "multi_head_attention": {
         **shapes(whole, **AXES),
         **variants(as_layer, "identity", "queries-as-values", "summed-over-queries", "outside-the-values", "constant",
-                   "cut-to-integers"),
+                   "cut-to-integers", "rounded"),
+        "rounded": [lambda *a: whole(*a).round(2)],
+        "all-axes-turned": [turned],
         "identity": [lambda X, *rest: X],
         "constant": [lambda X, *rest: X * 0],
         "cut-to-integers": [lambda *a: into_integers(whole(*a))],
@@ -350,7 +373,8 @@ WRONG = {
         "W_O-transposed": [as_layer(Ws=lambda *W: (*W[:3], W[3].T))],
         "keys-values-swapped": [as_layer(Ws=lambda q, k, v, o: (q, v, k, o))],
         "sliced-input": [lambda X, q, k, v, o, h: whole(X, blocks(q, h), blocks(k, h), blocks(v, h), o, h)],
-        "reused-projection": [as_layer(Ws=lambda q, k, v, o: (k, k, v, o)), as_layer(Ws=lambda q, k, v, o: (q, q, v, o))],
+        "reused-projection": [as_layer(Ws=lambda q, k, v, o: (k, k, v, o)),
+                              as_layer(Ws=lambda q, k, v, o: (q, q, v, o))],
     },
     "output_as_sum_over_heads": {
         "already-summed": [lambda heads, W_O: parts(heads, W_O).sum(0)],
@@ -373,14 +397,16 @@ WRONG = {
         "not-divided": [lambda X: X - X.mean(1)[:, None]],
         "variance-not-root": [lambda X: norm(X, root=lambda v: v)],
         "divided-by-d-minus-1": [lambda X: norm(X, ddof=1)],
-        "unit-length": [lambda X: (X - X.mean(1)[:, None]) / np.linalg.norm(X - X.mean(1)[:, None], axis=1)[:, None]],
+        "unit-length": [lambda X: np.array([(x - x.mean()) / np.linalg.norm(x - x.mean()) for x in X])],
         "eps-outside-the-root": [lambda X: (X - X.mean(1)[:, None]) / (X.std(1)[:, None] + 1e-5)],
         "no-eps": [lambda X: norm(X, eps=0)],
         "nan": [lambda X: np.log(X - 100)],
         "cut-to-integers": [lambda X: into_integers(norm(X))],
         "constant": [lambda X: np.zeros(X.shape)],
-        "mean-not-0": [lambda X: norm(X) + 1, lambda X: (X - np.median(X, axis=1, keepdims=True)) / X.std(1, keepdims=True)],
-        "spread-not-1": [lambda X: norm(X) / 2, lambda X: (X - X.mean(1, keepdims=True)) / np.ptp(X, axis=1, keepdims=True)],
+        "mean-not-0": [lambda X: norm(X) + 1,
+                       lambda X: (X - np.median(X, axis=1, keepdims=True)) / X.std(1, keepdims=True)],
+        "spread-not-1": [lambda X: norm(X) / 2,
+                         lambda X: (X - X.mean(1, keepdims=True)) / np.ptp(X, axis=1, keepdims=True)],
     },
     "sublayer": {
         **shapes(lambda X, f, norm: X + f(norm(X)), **AXES),
@@ -428,9 +454,10 @@ WRONG = {
     "masked_attention": {
         "parts-swapped": [lambda *a: as_masked()(*a)[::-1]],
         **shapes(as_masked(), **both(**AXES)),
-        **variants(as_masked, "no-softmax", "no-exp", "uniform", "causal-unasked", "queries-keys-swapped", "row-sums", "nan",
-                   "queries-as-values"),
+        **variants(as_masked, "no-softmax", "no-exp", "uniform", "causal-unasked", "queries-keys-swapped", "row-sums",
+                   "nan", "softmax-twice", "queries-as-values"),
         "queries-keys-swapped": [as_masked(change=lambda s: hide(s.swapaxes(-1, -2)))],
+        "all-axes-turned": [turned_and_masked],
         "diagonal-blocked": [as_masked(lambda s: hide(s, 0))],
         "past-blocked": [as_masked(lambda s: hide(s.swapaxes(-1, -2)).swapaxes(-1, -2)),
                          as_masked(lambda s: hide(s.swapaxes(-1, -2), 0).swapaxes(-1, -2))],
@@ -439,9 +466,10 @@ WRONG = {
         "masked-after-softmax": [as_masked(lambda s: s, share=lambda s: np.tril(soft(s)))],
         "no-mask": [as_masked(lambda s: s)],
         "blocked-at-zero": [as_masked(np.tril), as_masked(lambda s: hide(s, value=1e-9))],
-        "ones-added": [as_masked(lambda s: s + np.tril(np.ones(s.shape))), as_masked(lambda s: s - np.triu(np.ones(s.shape), 1))],
-        "finite-mask": [as_masked(lambda s: hide(s, value=-1e4)), as_masked(lambda s: s + triangle(s.shape[-1], value=-1e5))],
-        "row-sums": [as_masked(share=lambda s: np.exp(s) / (0.3 + np.exp(s).sum(-1, keepdims=True)) + np.triu(np.full(s.shape, .01), 1))],
+        "ones-added": [as_masked(lambda s: s + np.tril(np.ones(s.shape))),
+                       as_masked(lambda s: s - np.triu(np.ones(s.shape), 1))],
+        "finite-mask": [as_masked(lambda s: hide(s, value=-1e4)), as_masked(lambda s: hide(s, value=-1e5))],
+        "row-sums": [as_masked(share=lambda s: 0.9 * soft(s) + 0.01)],
         "nan": [as_masked(mix=lambda w, Q, K, V: NAN(w @ V))],
     },
     "guarded_softmax": {
@@ -475,8 +503,8 @@ WRONG = {
         "all-true": [lambda M: M <= 0],
     },
     "to_mha_mask": {
-        **shapes(lambda v, h: ~np.repeat(v, h, 0), swap=lambda x: x.swapaxes(0, 1), less=lambda x: x[0], more=lambda x: x[None],
-                 longer=lambda x: x[:2]),
+        **shapes(lambda v, h: ~np.repeat(v, h, 0), swap=lambda x: x.swapaxes(0, 1), less=lambda x: x[0],
+                 more=lambda x: x[None], longer=lambda x: x[:2]),
         "not-boolean": [lambda v, h: 1 - np.repeat(v, h, 0), lambda v, h: ~np.repeat(v.astype(int), h, 0)],
         "inverted": [lambda v, h: np.repeat(v, h, 0)],
         "heads-first": [lambda v, h: ~np.tile(v, (h, 1, 1))],

@@ -115,11 +115,10 @@ def normal_outputs(outputs):
         if output.output_type == "error":       # the frames hold paths of this machine
             output.traceback = [f"{output.ename}: {output.evalue}"]
         if output.output_type == "stream":
+            if normal and normal[-1].output_type == "stream" and normal[-1].name == output.name:
+                output.text = normal.pop().text + output.text
             # progress lines: what the screen shows in the end (nbval compares the same)
             output.text = re.sub(r"^.*\r(?=[^\n])", "", output.text, flags=re.M)
-            if normal and normal[-1].output_type == "stream" and normal[-1].name == output.name:
-                normal[-1].text += output.text
-                continue
         if "data" in output:
             if WIDGET in output.data:           # random model ids; the picture beside it stays
                 del output.data[WIDGET]

@@ -15,6 +15,7 @@ from mha_lib.checks import known
 from mha_lib.checks.structure import (
     HEADS,
     MASKED,
+    NEARLY,
     NUMBERS,
     ROW_SUMS,
     ROWS,
@@ -48,11 +49,14 @@ def _draw():
     return lambda *shape: rng.normal(size=shape).round(2)
 
 
-def _qkv(n, d_k, m=None, d_v=None, spread=1, lead=()):
+def _qkv(n, d_k, m=None, d_v=None, spread=1, low=None, lead=()):
     draw = _draw()
     m = n if m is None else m
     d_v = d_k if d_v is None else d_v
-    return {"Q": spread * draw(*lead, n, d_k), "K": draw(*lead, m, d_k), "V": draw(*lead, m, d_v)}
+    Q, K, V = spread * draw(*lead, n, d_k), draw(*lead, m, d_k), draw(*lead, m, d_v)
+    if low is not None:                 # all scores lie below -low ** 2 / sqrt(d_k), close together
+        Q[..., 0], K[..., 0] = -low, low
+    return {"Q": Q, "K": K, "V": V}
 
 
 def _qk(**sizes):
@@ -188,7 +192,7 @@ def _but(table, name):
 PARTS = {"parts-swapped": parts_swapped}
 INSIDE = {**ROWS, **SCALE}          # what weights give away, whether returned or worked back from the output
 INSIDE_ONE = _but(INSIDE, "divided-by-sqrt-d")      # for one head alone, which has no d
-LAST = {"overflow": overflow, **NUMBERS, **ROW_SUMS}
+LAST = {"overflow": overflow, **NUMBERS, **NEARLY, **ROW_SUMS}
 SIMPLE = _only(NUMBERS, "nan", "constant")
 IDENTITY = {"identity": identity}
 ONE_NUMBER = _only(SHAPES, "extra-axis")
@@ -214,12 +218,13 @@ EXERCISES = {
         _qk, ours.attention_scores, {"scores": "n, m"},
         cases=[dict(n=5, m=7, d_k=9), dict(n=4, m=6, d_k=8), dict(n=1, m=1, d_k=1)],
         small=[dict(n=1, m=1, d_k=2), dict(n=1, m=2, d_k=2), dict(n=2, m=2, d_k=2), dict(n=2, m=3, d_k=2)],
-        diagnoses={**SHAPES, **_but(SCALE, "divided-by-sqrt-d"), **known.diagnoses(known.SCORES), **NUMBERS},
+        diagnoses={**SHAPES, **_but(SCALE, "divided-by-sqrt-d"), **known.diagnoses(known.SCORES), **NUMBERS,
+                   **NEARLY},
         friendly={"d_k = 4": dict(n=5, m=7, d_k=4), "d_k = 1": dict(n=5, m=7, d_k=1), "n = m": dict(n=5, m=5, d_k=9)},
         look=_look_at_scores),
     "softmax": Exercise(
         _scores, ours.softmax, {"weights": "n, m"},
-        cases=[dict(n=5, m=7), dict(n=4, m=4), dict(n=4, m=6, spread=400), dict(n=1, m=1)],
+        cases=[dict(n=5, m=7), dict(n=4, m=4), dict(n=4, m=6, spread=2000), dict(n=1, m=1)],
         small=[dict(n=1, m=2), dict(n=2, m=2), dict(n=2, m=3), dict(n=1, m=2, spread=2000),
                dict(n=2, m=2, spread=2000)],
         diagnoses={**SHAPES, **SOME_ROWS, **_only(ROWS, "no-softmax", "no-exp", "uniform"),
@@ -264,7 +269,7 @@ EXERCISES = {
     "one_head": Exercise(
         _head, _right_head, {"output": "n, d_k"},
         cases=[dict(n=5, h=3, d_k=9), dict(n=4, h=2, d_k=8, a=0), dict(n=5, h=3, d_k=9, spread=30)],
-        small=[dict(n=2, h=2, d_k=1), dict(n=2, h=2, d_k=2), dict(n=3, h=2, d_k=2)],
+        small=[dict(n=2, h=2, d_k=1), dict(n=2, h=2, d_k=2), dict(n=3, h=2, d_k=2), dict(n=2, h=1, d_k=2, spread=1000)],
         diagnoses={**SHAPES, **known.diagnoses(known.ONE_HEAD), "reused-projection": known.ONE_MATRIX_IN_HEAD,
                    **INSIDE, **LAST},
         friendly={"h = 1": dict(n=5, h=1, d_k=9), "d_k = 4": dict(n=5, h=3, d_k=4), "n = 1": dict(n=1, h=3, d_k=9)},
@@ -279,13 +284,14 @@ EXERCISES = {
         _layer, lambda *args: _right_layer(*args).output, {"output": "B, n, d"},
         cases=[dict(B=2, n=5, h=3, d_k=9), dict(B=3, n=4, h=2, d_k=8), dict(B=2, n=5, h=3, d_k=9, spread=30)],
         small=[dict(B=1, n=1, h=1, d_k=2), dict(B=1, n=2, h=2, d_k=1), dict(B=1, n=2, h=1, d_k=2),
-               dict(B=1, n=2, h=2, d_k=2), dict(B=2, n=2, h=2, d_k=2)],
-        diagnoses={**SHAPES, **IDENTITY, "samples-mixed": known.samples_mixed, "tokens-do-not-mix": known.tokens_do_not_mix,
+               dict(B=1, n=2, h=2, d_k=2), dict(B=2, n=2, h=2, d_k=2), dict(B=1, n=2, h=1, d_k=2, spread=1000)],
+        diagnoses={**SHAPES, **IDENTITY, **known.diagnoses(known.ALL_AXES),
+                   "samples-mixed": known.samples_mixed, "tokens-do-not-mix": known.tokens_do_not_mix,
                    **known.diagnoses(known.LAYER), "reused-projection": known.ONE_MATRIX_IN_LAYER,
                    **INSIDE, **HEADS, **LAST},
         friendly={"a single sequence": dict(B=1, n=5, h=3, d_k=9), "h = 1": dict(B=2, n=5, h=1, d_k=9),
                   "W_O the identity": dict(B=2, n=5, h=3, d_k=9, W_O=np.eye), "n = 1": dict(B=2, n=1, h=3, d_k=9),
-                  "d_k = 4": dict(B=2, n=5, h=3, d_k=4)},
+                  "d_k = 4": dict(B=2, n=5, h=3, d_k=4), "B = h = n = d_k": dict(B=3, n=3, h=3, d_k=3)},
         look=_look_back_layer),
     "output_as_sum_over_heads": Exercise(
         lambda n, h, d_k: {"heads": _draw()(h, n, d_k), "W_O": _draw()(h * d_k, h * d_k)}, _right_parts,
@@ -299,7 +305,7 @@ EXERCISES = {
         cases=[dict(n=5, d=9), dict(n=4, d=4), dict(n=3, d=6, constant=True)],
         small=[dict(n=1, d=2), dict(n=2, d=2), dict(n=1, d=2, constant=True)],
         diagnoses={**SHAPES, **IDENTITY, **known.diagnoses(known.NORM), **NUMBERS, "mean-not-0": known.mean_not_0,
-                   "spread-not-1": known.spread_not_1}, friendly={"one word": dict(n=1, d=9)}),
+                   "spread-not-1": known.spread_not_1}),
     "sublayer": Exercise(
         _around, layers.sublayer, {"stream": "n, d"},
         cases=[dict(n=5, d=9), dict(n=4, d=6)],
@@ -320,8 +326,9 @@ EXERCISES = {
         lambda h, **sizes: _qkv(lead=(h,), **sizes),
         lambda Q, K, V: ours.attention(Q, K, V, ours.causal_mask(Q.shape[-2])),
         {"output": "h, n, d_k", "weights": "h, n, n"},
-        cases=[dict(h=3, n=5, d_k=9), dict(h=2, n=4, d_k=8), dict(h=3, n=5, d_k=9, spread=3e5)],
-        small=[dict(h=1, n=1, d_k=2), dict(h=1, n=2, d_k=2), dict(h=2, n=2, d_k=2), dict(h=1, n=3, d_k=2)],
+        cases=[dict(h=3, n=5, d_k=9), dict(h=2, n=4, d_k=8), dict(h=3, n=5, d_k=9, low=800)],
+        small=[dict(h=1, n=1, d_k=2), dict(h=1, n=2, d_k=2), dict(h=2, n=2, d_k=2), dict(h=1, n=3, d_k=2),
+               dict(h=1, n=2, d_k=2, low=800)],
         diagnoses={**PARTS, **SHAPES, **IDENTITY, **SOME_ROWS, **MASKED, **_only(ROWS, "queries-keys-swapped"),
                    **HEADS, **SCALE, "finite-mask": known.leaks_on_low_scores, **known.diagnoses(known.MASKED),
                    **LAST, "outside-the-values": known.outside_the_values},
@@ -330,7 +337,8 @@ EXERCISES = {
         _empty_rows, ours.softmax, {"weights": "n, m"},
         cases=[dict(n=5, m=7), dict(n=4, m=4)],
         small=[dict(n=1, m=2), dict(n=2, m=2)],
-        diagnoses={**SHAPES, **known.EMPTY, **_only(ROWS, "softmax-over-queries"), **IDENTITY, **SIMPLE}, look=_look_at_shares),
+        diagnoses={**SHAPES, **known.EMPTY, **_only(ROWS, "softmax-over-queries"), **IDENTITY, **SIMPLE},
+        look=_look_at_shares),
     "combine_masks": Exercise(
         _real, lambda real: known.causal(real.shape[1]) & known.visible_keys(real), {"visible": "B, 1, n, n"},
         cases=[dict(B=3, n=5), dict(B=2, n=4)],
@@ -351,9 +359,10 @@ EXERCISES = {
 
 # name -> the right value, and wrong ones that tell something; the question stands in the notebook
 PREDICTIONS = {
-    "predict_parameters": (432, {"one-matrix": 144, "W_O-counted": 576, "words-counted": 180}),        # d = 12, n = 5
-    "predict_spread": (8, {"variance": 64, "already-scaled": 1, "half": 32}),                          # d_k = 64
-    "predict_scores_shape": ((2, 3, 5, 5), {"no-heads": (2, 5, 5), "heads-last": (2, 5, 5, 3),         # X (2, 5, 27)
-                                            "heads-attend": (2, 5, 3, 3), "widths": (2, 3, 5, 9), "no-batch": (3, 5, 5)}),
-    "predict_zeros": (10, {"diagonal-counted": 15, "one-future-token": 6}),                            # n = 5
+    "predict_parameters": (432, {"one-matrix": 144, "W_O-counted": 576, "words-counted": 180}),     # d = 12, n = 5
+    "predict_spread": (8, {"variance": 64, "already-scaled": 1, "half": 32}),                       # d_k = 64
+    "predict_scores_shape": ((2, 3, 5, 5), {                                                        # X (2, 5, 27)
+        "no-heads": (2, 5, 5), "heads-last": (2, 5, 5, 3), "heads-attend": (2, 5, 3, 3), "widths": (2, 3, 5, 9),
+        "no-batch": (3, 5, 5)}),
+    "predict_zeros": (10, {"diagonal-counted": 15, "one-future-token": 6}),                         # n = 5
 }

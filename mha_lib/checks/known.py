@@ -55,7 +55,7 @@ LINEAR = {
 
 COUNT = {
     "W_O-forgotten": [lambda d, h: 3 * d * d],
-    "times-h": [lambda d, h: 4 * d * d * h, lambda d, h: 3 * d * d * h],
+    "times-h": [lambda d, h: 4 * d * d * h, lambda d, h: 3 * d * d * h, lambda d, h: 3 * d * d * h + d * d],
     "biases-counted": [lambda d, h: 4 * d * d + 4 * d],
     "one-matrix": [lambda d, h: d * d],
     "one-head-counted": [lambda d, h: 4 * d * (d // h), lambda d, h: 3 * d * (d // h)],
@@ -92,13 +92,13 @@ SOFTMAX = {
 
 
 def other_base(trial):
-    found = divisor(trial.seen) if trial.spread == 1 else None
+    found = divisor(trial.seen) if not trial.large else None
     return found is not None and not np.isclose(found, 1) and {"found": found}
 
 
 def global_maximum(trial):
     """The large scores hold their maximum in row 0: only the other rows fail."""
-    return trial.spread > 1 and np.isnan(trial.result).any() and not np.isnan(trial.result[0]).any()
+    return trial.large and np.isnan(trial.result).any() and not np.isnan(trial.result[0]).any()
 
 
 def _mixing(product, mask_for=lambda n: None):
@@ -225,6 +225,19 @@ def _mean_weights(X, W_Q, W_K, W_V, W_O, h):
     return merge_heads(attention(Q, K, V)[1].mean(axis=-3, keepdims=True) @ V) @ W_O
 
 
+def _as_by_T(K):
+    """What the product with K^T becomes when .T turns all axes: only equal axes let it run."""
+    return K.T.swapaxes(-1, -2)
+
+
+def _all_axes_turned(X, W_Q, W_K, W_V, W_O, h):
+    Q, K, V = (split_heads(X @ W, h) for W in (W_Q, W_K, W_V))
+    return merge_heads(attention(Q, _as_by_T(K), V)[0]) @ W_O
+
+
+ALL_AXES = {"all-axes-turned": [_all_axes_turned]}
+
+
 def _blocks(W, h):
     return W * np.kron(np.eye(h), np.ones((len(W) // h,) * 2))
 
@@ -274,7 +287,10 @@ def already_summed(trial):
 
 def _each_head(rows):
     """heads[a] @ rows(W_O, a, h, d_k), for every a."""
-    return lambda heads, W_O: np.stack([head @ rows(W_O, a, len(heads), heads.shape[-1]) for a, head in enumerate(heads)])
+    def wrong(heads, W_O):
+        h, _, d_k = heads.shape
+        return np.stack([heads[a] @ rows(W_O, a, h, d_k) for a in range(h)])
+    return wrong
 
 
 CONTRIBUTIONS = {
@@ -344,14 +360,16 @@ MASKED = {
     "blocked-at-zero": [_masked(lambda scores, visible: scores * visible),
                         _masked(lambda scores, visible: np.where(visible, scores, 1e-9)),
                         _masked(lambda scores, visible: np.where(visible, scores, -1e-9))],
-    "ones-added": [_masked(lambda scores, visible: scores + visible), _masked(lambda scores, visible: scores - visible)],
+    "ones-added": [_masked(lambda scores, visible: scores + visible),
+                   _masked(lambda scores, visible: scores - visible)],
     "keys-as-values": [_mixing(lambda w, Q, K, V: w @ K, causal_mask)],
     "summed-over-queries": [_mixing(lambda w, Q, K, V: w.swapaxes(-1, -2) @ V, causal_mask)],
+    "all-axes-turned": [lambda Q, K, V: attention(Q, _as_by_T(K), V, causal_mask(Q.shape[-2]))],
 }
 
 
 def leaks_on_low_scores(trial):
-    return trial.spread > 1 and (np.triu(np.nan_to_num(trial.got["weights"]), 1) > 1e-9).any()
+    return trial.large and (np.triu(np.nan_to_num(trial.got["weights"]), 1) > 1e-9).any()
 
 
 def _values(test):

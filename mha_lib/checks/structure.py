@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}   # relative, by what came back
+from mha_lib.numpy_attention import softmax
+
+TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2}      # relative, by what came back
 
 
 class Seen(NamedTuple):
@@ -31,7 +33,7 @@ class Trial(NamedTuple):
     returns: dict               # part -> axes, "n, m"
     ask: Callable               # args -> parts, or None where the answer fails
     seen: Seen | None
-    spread: float = 1           # how many times larger than usual the numbers are
+    large: bool                 # scores far from 0, where exp overflows
 
     @property
     def result(self):
@@ -66,7 +68,8 @@ CRASHES = {                     # id -> does it fit the exception?
     "quits": lambda error: isinstance(error, SystemExit),
     "product-does-not-fit": _says("matmul", "mat1 and mat2", "not aligned", "expected size for first two dimensions"),
     "does-not-broadcast": _says("broadcast", "must match the size", "must match except in dimension"),
-    "reshape-does-not-fit": _says("cannot reshape", "invalid for input of size", "view size"),
+    "reshape-does-not-fit": _says("cannot reshape", "invalid for input of size"),
+    "view-of-moved-axes": _says("view size is not compatible"),
     "raises": lambda error: True,
 }
 
@@ -77,12 +80,17 @@ def _kind(x):
     return "a NumPy array" if isinstance(x, np.ndarray) else f"a {type(x).__name__}"
 
 
+def leaves(result):
+    """What stands in nested tuples and lists."""
+    return [leaf for x in result for leaf in leaves(x)] if isinstance(result, (tuple, list)) else [result]
+
+
 def _lazy(result, returns, library):
     return hasattr(result, "__next__") and {"kind": type(result).__name__}
 
 
 def _too_few(result, returns, library):
-    several = hasattr(result, "__len__") and hasattr(result, "__getitem__")
+    several = hasattr(result, "__len__") and hasattr(result, "__getitem__") and getattr(result, "ndim", 1)
     if len(returns) == 1 or several and len(result) == len(returns):
         return False
     kind = f"{len(result)} things" if isinstance(result, (tuple, list)) else f"one thing, {_kind(result)}"
@@ -102,20 +110,21 @@ def _no_array(result, returns, library):
         except Exception:       # whatever a strange object does when it is asked for its numbers
             fine = False
         if not fine:
-            return {"kind": _kind(x), "parts": ", ".join(returns)}
+            shapes = ", ".join(str(tuple(part.shape)) for part in leaves(x) if hasattr(part, "shape"))
+            return {"kind": _kind(x) + (f" of shapes {shapes}" if shapes else ""), "parts": ", ".join(returns)}
 
 
 TYPES = {"generator": _lazy, "parts-missing": _too_few, "wrong-library": _other_library, "no-array": _no_array}
 
 
 def plain(x):
-    """Tensors as arrays, in lists too; float64, because NumPy lacks bfloat16."""
+    """Tensors as arrays, in lists too."""
     if isinstance(x, (list, tuple)):
         return [plain(part) for part in x]
     if not hasattr(x, "detach"):
         return x
     x = x.detach().cpu()
-    return (x.double() if x.is_floating_point() else x).numpy()
+    return (x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy()       # NumPy has no bfloat16
 
 
 def read(result, returns):
@@ -184,14 +193,23 @@ def not_a_number(trial):
 
 
 def overflow(trial):
-    return trial.spread > 1 and not all(np.isfinite(x).all() for x in trial.got.values())
+    return trial.large and not all(np.isfinite(x).all() for x in trial.got.values())
 
 
 def cut_to_integers(trial):
-    """Results that were written into an integer array."""
+    """Whole numbers, each next to the right one."""
     for part, want in trial.want.items():
-        if want.dtype.kind == "f" and same(trial.got[part], np.trunc(want)) and not same(want, np.trunc(want)):
+        got = trial.got[part]
+        if (got == np.round(got)).all() and (np.abs(got - want) <= 1).all() and not same(got, want):
             return {"part": part}
+
+
+def rounded(trial):
+    """All entries nearly right, in the first stage that differs: weights before output."""
+    for part, want in reversed(trial.want.items()):
+        off = np.abs(trial.got[part] - want).max()
+        if not same(trial.got[part], want):
+            return off < 0.01 and {"part": part, "off": off}
 
 
 NUMBERS = {"nan": not_a_number, "cut-to-integers": cut_to_integers, "constant": constant}
@@ -207,7 +225,7 @@ def divisor(seen):
     if mine is None or np.isnan(mine).any():
         return None
     if seen.scores is None:
-        if (mine < -1e-9).any():
+        if (mine < -1e-9).any() or not sum_to_one(mine):
             return None
         mine = np.log(np.where(mine < 1e-6, 0, mine))   # smaller shares are too uncertain to read a score from
     used = np.isfinite(mine)
@@ -227,10 +245,17 @@ def _divided_by(value):
 
 
 COINCIDENCES = {                # other numbers that a wrong scale may come from
-    "sqrt(n)": lambda n, **_: n ** 0.5, "n": lambda n, **_: n, "sqrt(m)": lambda m, **_: m ** 0.5, "m": lambda m, **_: m,
-    "sqrt(h)": lambda h, **_: h ** 0.5, "h": lambda h, **_: h, "d": lambda d, **_: d, "d / 2": lambda d, **_: d / 2,
-    "d_k squared": lambda d_k, **_: d_k ** 2, "the integer part of sqrt(d_k)": lambda d_k, **_: int(d_k ** 0.5),
-    "the fourth root of d_k": lambda d_k, **_: d_k ** 0.25, "sqrt(2 d_k)": lambda d_k, **_: (2 * d_k) ** 0.5,
+    "sqrt(n)": lambda n, **_: n ** 0.5,
+    "sqrt(m)": lambda m, **_: m ** 0.5,
+    "sqrt(h)": lambda h, **_: h ** 0.5,
+    "n": lambda n, **_: n,
+    "m": lambda m, **_: m,
+    "h": lambda h, **_: h,
+    "d": lambda d, **_: d,
+    "d / 2": lambda d, **_: d / 2,
+    "d_k squared": lambda d_k, **_: d_k ** 2,
+    "the fourth root of d_k": lambda d_k, **_: d_k ** 0.25,
+    "the whole part of sqrt(d_k)": lambda d_k, **_: int(d_k ** 0.5),
 }
 
 
@@ -288,16 +313,22 @@ def _proportional(w, trial):
 
 
 def _hard(w, trial):
-    return trial.spread == 1 and w.shape[-1] > 1 and sum_to_one(w) and np.isclose(w, w.round(), atol=1e-9).all()
+    return not trial.large and w.shape[-1] > 1 and sum_to_one(w) and np.isclose(w, w.round(), atol=1e-9).all()
 
 
 def _keys_ask(w, trial):
     turned = trial.seen._replace(raw=trial.seen.raw.swapaxes(-1, -2), weights=w)
-    return w.shape[-1] == w.shape[-2] > 1 and divisor(trial.seen) is None and divisor(turned) is not None
+    square = w.shape[-1] == w.shape[-2] > 1
+    return square and divisor(trial.seen) is None and divisor(turned) is not None
 
 
 def _future_empty(w, trial):
     return np.isfinite(w).all() and w.shape[-1] > 1 and sum_to_one(w) and np.allclose(above(w), 0)
+
+
+def _twice(w, trial):
+    return any(np.allclose(w, softmax(softmax(trial.seen.raw * scale)), atol=1e-9)
+               for scale in (1, trial.sizes.get("d_k", 1) ** -0.5))
 
 
 def _row_sums(w, trial):
@@ -313,8 +344,10 @@ ROWS = {
     "uniform": on_weights(lambda w, trial: w.shape[-1] > 1 and np.allclose(w, 1 / w.shape[-1], atol=1e-6)),
     "queries-keys-swapped": on_weights(_keys_ask),
     "causal-unasked": on_weights(_future_empty),
+    "softmax-twice": on_weights(_twice),
 }
 HEADS = {"softmax-over-heads": _only_over(-3)}
+NEARLY = {"rounded": rounded}
 ROW_SUMS = {"row-sums": on_weights(_row_sums)}
 
 
@@ -349,7 +382,7 @@ MASKED = {
     "diagonal-blocked": on_weights(_no_self),
     "past-blocked": on_weights(_no_past),
     "one-future-token": on_weights(_one_ahead),
-    "zero-times-inf": on_weights(lambda w, trial: trial.spread == 1 and np.isnan(w).any(axis=-1).all()),
+    "zero-times-inf": on_weights(lambda w, trial: not trial.large and np.isnan(w).any(axis=-1).all()),
     "masked-after-softmax": on_weights(_after_softmax),
     "no-mask": on_weights(lambda w, trial: (above(w) > 0).all() and divisor(trial.seen) is not None),
 }
