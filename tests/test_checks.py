@@ -120,7 +120,7 @@ ERRORS = {
     "quits": ("softmax", quits),
     "product-does-not-fit": ("attention_scores", lambda Q, K: Q @ K),
     "does-not-broadcast": ("layer_norm", lambda X: X - X.mean(axis=1)),
-    "reshape-does-not-fit": ("split_heads", lambda X, h: X.reshape(h, h, -1)),
+    "reshape-does-not-fit": ("split_heads", lambda X, h: X.reshape(h, 4, 4)),
     "raises": ("softmax", lambda scores: scores[100]),
     "view-of-moved-axes": ("merge_heads", lambda heads: heads.transpose(0, 1).view(heads.shape[1], -1)),
 }
@@ -316,7 +316,8 @@ def with_double_inside(scores):
     ("softmax", changes_its_input, "numpy", "in-place"), ("softmax", changes_its_tensor, "torch", "in-place"),
     ("softmax", fills_a_softmax_in_place, "torch", "breaks-autograd"),
     ("softmax", lambda scores: scores.detach().softmax(-1), "torch", "cut-from-autograd"),
-    ("softmax", with_double_inside, "torch", "dtype-clash"), ("guarded_softmax", zeroes_afterwards, "torch", "nan-gradient")])
+    ("softmax", with_double_inside, "torch", "dtype-clash"),
+    ("guarded_softmax", zeroes_afterwards, "torch", "nan-gradient")])
 def test_right_numbers_with_a_fault(name, answer, library, mistake):
     verdict = check(name, answer, library)
     assert (verdict.status, verdict.mistake) == ("mistake", mistake), verdict.message

@@ -1,6 +1,6 @@
 """tools/notebooks.py: a second run changes nothing, measured outputs stay, a failed run leaves the file alone."""
 import pytest
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from tools import notebooks
 
@@ -100,3 +100,8 @@ def test_attached_pictures_are_refused(path):
     book.cells[0]["attachments"] = {"x.png": {"image/png": "AA=="}}
     with pytest.raises(ValueError, match="04-title has an attached picture"):
         notebooks.normalise(book, path.stem)
+
+
+def test_progress_lines_that_arrive_in_pieces_are_stored_as_they_end():
+    pieces = [new_output("stream", name="stdout", text=text) for text in ("before\n", "\r1 of 2", "\r2 of 2\n")]
+    assert [output.text for output in notebooks.normal_outputs(pieces)] == ["before\n2 of 2\n"]
