@@ -35,15 +35,13 @@ def show(picture, sentence):
     from IPython.display import display
 
     display(_image_data(picture), metadata=_image_words(picture), raw=True)
-    text = re.sub(r"\*(.+?)\*", r"<em>\1</em>", html.escape(sentence, quote=False))
-    folded = f"<details><summary>The figure in words</summary><p>{html.escape(picture.words, quote=False)}</p></details>"
-    display({"text/html": f"<p>{text}</p>{folded}", "text/plain": sentence}, raw=True)
+    display(_caption(sentence, "The figure in words", picture.words), raw=True)
 
 
-def explore(render, **controls):
+def explore(render, sentence, **controls):
     """A figure that follows its controls: render(**values) -> Picture; controls are ipywidgets by argument name.
 
-    The file stores the starting picture, so a reader without a kernel sees it too. Without ipywidgets that is all.
+    The file stores the starting picture and the sentence, so a reader without a kernel has them too.
     """
     from IPython.display import display
 
@@ -51,29 +49,44 @@ def explore(render, **controls):
         return render(**{name: control.value for name, control in controls.items()})
 
     start = picture()
-    data, words = _image_data(start), _image_words(start)
+    data = _image_data(start)
+    box = _live(data, picture, controls)
+    if box and not hasattr(box, "_repr_mimebundle_"):   # ipywidgets 7, as on Colab, displays itself
+        display(box)
+    else:
+        display(data | _widget_data(box), metadata=_image_words(start), raw=True)
+    display(_caption(sentence, "The figure in words, as it starts", start.words), raw=True)
+
+
+def _live(data, picture, controls):
+    """-> a box of the controls and the figure, redrawn at every change; None without ipywidgets."""
     try:
         import ipywidgets
     except ImportError:
-        display(data, metadata=words, raw=True)
-        return
+        return None
     # an image inside an HTML widget: Output widgets print into the cell under nbval, and drop the alternative text
     view = ipywidgets.HTML()
 
-    def update(_change=None):
-        now = picture()
-        words = html.escape(now.words)
-        view.value = f'<img alt="{words}" src="data:image/png;base64,{_base64(now.figure)}"><p>{words}</p>'
+    def draw(data):
+        words = html.escape(data["text/plain"])
+        view.value = f'<img alt="{words}" src="data:image/png;base64,{data["image/png"]}"><p>{words}</p>'
 
+    draw(data)
     for control in controls.values():
-        control.observe(update, "value")
-    update()
-    box = ipywidgets.VBox([*controls.values(), view])
-    if not hasattr(box, "_repr_mimebundle_"):           # ipywidgets 7, as on Colab, displays itself
-        display(box)
-        return
+        control.observe(lambda _change: draw(_image_data(picture())), "value")
+    return ipywidgets.VBox([*controls.values(), view])
+
+
+def _widget_data(box):
     live = "application/vnd.jupyter.widget-view+json"
-    display({**data, live: box._repr_mimebundle_()[live]}, metadata=words, raw=True)
+    return {live: box._repr_mimebundle_()[live]} if box else {}
+
+
+def _caption(sentence, summary, words):
+    """The sentence in view, the words folded."""
+    text = re.sub(r"\*(.+?)\*", r"<em>\1</em>", html.escape(sentence, quote=False))
+    folded = f"<details><summary>{summary}</summary><p>{html.escape(words, quote=False)}</p></details>"
+    return {"text/html": f"<p>{text}</p>{folded}", "text/plain": sentence}
 
 
 def plot_weights(weights, queries, keys, titles=None):
@@ -218,7 +231,8 @@ def plot_losses(runs, chance):
             ax.plot(steps, loss, dash, marker=marker, markevery=max(1, len(steps) // 6), color=colour, linewidth=1.3,
                     label=None if number else name)
         ends = {_quarter(np.mean(loss[-10:]) / chance) for loss in losses}
-        parts.append(f"{name}: {len(losses)} runs, ending {' or '.join(sorted(ends))} the loss of guessing ({chance:.2f})")
+        place = " or ".join(sorted(ends))
+        parts.append(f"{name}: {len(losses)} runs, ending {place} the loss of guessing ({chance:.2f})")
     ax.set(xlabel="training step", ylabel="loss", ylim=(0, None))
     ax.grid(alpha=0.3)
     ax.legend(frameon=False)
@@ -317,8 +331,8 @@ def plot_sublayer():
             bbox=dict(boxstyle="circle,pad=0.15", facecolor="white", edgecolor=INK))
     arrow((6.56, stream), (7.4, stream))
     return Picture(figure, "The residual stream x runs straight through from left to right, shape (n, d) all the way. "
-                           "A branch leaves it, passes Norm, which gives X, then multi-head attention, and is added back: "
-                           "x + Sublayer(Norm(x)).")
+                           "A branch leaves it, passes Norm, which gives X, then multi-head attention, "
+                           "and is added back: x + Sublayer(Norm(x)).")
 
 
 def _lines(ax, x, measured, predicted, xlabel, ylabel, log):

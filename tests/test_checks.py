@@ -88,7 +88,7 @@ def test_the_smallest_example_is_taken():
 
 
 @pytest.mark.parametrize(("name", "mistake", "words"), [
-    ("attention", "half-of-d_k", "With d_k = 4"), ("attention", "no-scale", "With d_k = 1"),
+    ("attention", "precedence", "With d_k = 4"), ("attention", "no-scale", "With d_k = 1"),
     ("multi_head_attention", "no-W_O", "With W_O the identity"),
     ("multi_head_attention", "divided-by-sqrt-d", "With h = 1"),
     ("split_heads", "split-by-reshape", "With h = 1"), ("attention", "summed-over-queries", "runs with n = m"),
@@ -115,6 +115,7 @@ def raising(error):
 
 ERRORS = {
     "undefined-name": ("attention", lambda Q, K, V: sotfmax(Q)),        # noqa: F821
+    "other-library": ("softmax", lambda scores: torch.softmax(scores, dim=1)),
     "arguments": ("attention", lambda Q, K: Q),
     "endless": ("softmax", endless),
     "quits": ("softmax", quits),
@@ -418,7 +419,7 @@ REAL = {
     "A26 softmax without keepdims": ("softmax", "no-keepdims"),
     "A28 scale by the model width": ("multi_head_attention", "divided-by-sqrt-d"),
     "A29 scale upside down": ("pick_scale", "upside-down"),
-    "A30 ** before /": ("attention", "half-of-d_k"),
+    "A30 ** before /": ("attention", "precedence"),
     "A32 divided by d_k": ("attention_scores", "divided-by-d_k"),
     "A34 no scale": ("attention_scores", "no-scale"),
     "A37 float32 lost to np.sqrt": ("attention", "float64",

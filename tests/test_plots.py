@@ -155,8 +155,9 @@ def test_explore_follows_its_slider_in_picture_and_words(shown, monkeypatch):
     boxes, VBox = [], widgets.VBox
     monkeypatch.setattr(widgets, "VBox", lambda children: boxes.append(VBox(children)) or boxes[-1])
     slider = widgets.IntSlider(value=1, min=1, max=9)
-    plots.explore(render, power=slider)
-    (data, metadata), = shown
+    plots.explore(render, "move *it*", power=slider)
+    (data, metadata), (caption, _) = shown
+    assert caption["text/plain"] == "move *it*" and html.escape(render(1).words) in caption["text/html"]
     assert data["image/png"] == plots._image_data(render(1))["image/png"]      # what a reader without a kernel sees
     assert metadata["image/png"]["alt"] == render(1).words
     assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == boxes[0].model_id
@@ -172,8 +173,8 @@ def test_explore_without_ipywidgets_shows_the_starting_picture(shown, monkeypatc
         value = 2
 
     monkeypatch.setitem(sys.modules, "ipywidgets", None)        # import raises ImportError
-    plots.explore(render, power=Slider)
-    (data, metadata), = shown
+    plots.explore(render, "move it", power=Slider)
+    (data, metadata), _ = shown
     assert data["image/png"] == plots._image_data(render(2))["image/png"]
     assert metadata["image/png"]["alt"] == render(2).words and set(data) == {"image/png", "text/plain"}
 
@@ -187,8 +188,9 @@ def test_explore_with_ipywidgets_7_displays_the_box_itself(shown, monkeypatch):
             self.children = children
 
     monkeypatch.setattr(widgets, "VBox", OldBox)
-    plots.explore(render, power=slider)
-    (box, _), = shown
+    plots.explore(render, "move it", power=slider)
+    (box, _), (caption, _) = shown
+    assert caption["text/plain"] == "move it"
     assert isinstance(box, OldBox) and box.children[0] is slider
     slider.value = 9
     assert html.escape(render(9).words) in box.children[1].value

@@ -118,6 +118,7 @@ ATTENTION = {
     "keys-as-values": [_mixing(lambda w, Q, K, V: w @ K)],
     "queries-as-values": [_mixing(lambda w, Q, K, V: w @ Q)],
     "summed-over-queries": [_mixing(lambda w, Q, K, V: w.T @ V)],
+    "keys-values-swapped": [lambda Q, K, V: attention(Q, V, K)],
     "no-keepdims": [_without_keepdims],
 }
 
@@ -183,6 +184,8 @@ ONE_HEAD = {
     "scores-of-all-heads": [_scores_of_all(lambda d, h: d ** -0.5), _scores_of_all(lambda d, h: (d // h) ** -0.5),
                             _scores_of_all(lambda d, h: 1)],
     "keys-as-values": [_head_with(lambda W_Q, W_K, W_V: (W_Q, W_K, W_K))],
+    "split-by-reshape": [lambda X, W_Q, W_K, W_V, a, h: attention(
+        *((X @ W).reshape(h, len(X), -1)[a] for W in (W_Q, W_K, W_V)))[0]],
     "keys-values-swapped": [_head_with(lambda W_Q, W_K, W_V: (W_Q, W_V, W_K))],
 }
 
@@ -249,7 +252,9 @@ LAYER = {
     "split-and-merge-by-reshape": [_layer(cut=_cut_by_reshape, join=_join_by_reshape)],
     "every-h-th-column": [_layer(cut=_cut_every_hth), _layer(join=_join_every_hth),
                           _layer(cut=_cut_every_hth, join=_join_every_hth)],
-    "one-head-only": [lambda X, W_Q, W_K, W_V, W_O, h: _layer()(X, W_Q, W_K, W_V, W_O, 1)],
+    "one-head-only": [lambda X, W_Q, W_K, W_V, W_O, h: _layer()(X, W_Q, W_K, W_V, W_O, 1),
+                      lambda X, W_Q, W_K, W_V, W_O, h: attention(
+                          X @ W_Q, X @ W_K, X @ W_V, scale=(len(W_Q) // h) ** -0.5)[0] @ W_O],
     "residual-added": [lambda X, *rest: X + _layer()(X, *rest)],
     "heads-averaged": [_mean_weights],
     "transposed-weight": [_layer(matrices=lambda W_Q, W_K, W_V, W_O: (W_Q.T, W_K.T, W_V.T, W_O)),
@@ -269,6 +274,12 @@ def _moved(trial, at):
     X[at] += 1
     output, = trial.ask(trial.args | {"X": X}).values()
     return ~np.isclose(output, trial.result, atol=1e-9, equal_nan=True).all(axis=-1)
+
+
+def merged_astray(trial):
+    """Before W_O every number of the heads is there, in another place."""
+    mine, due = (x @ np.linalg.inv(trial.args["W_O"]) for x in (trial.result, trial.want["output"]))
+    return np.allclose(np.sort(mine, axis=None), np.sort(due, axis=None), atol=1e-6)
 
 
 def samples_mixed(trial):
@@ -421,6 +432,7 @@ COMBINE = {
     "causal-lost": [visible_keys],
     "padding-on-queries": [lambda real: causal(real.shape[1]) & visible_keys(real).swapaxes(2, 3)],
     "padding-on-both": [lambda real: causal(real.shape[1]) & visible_keys(real) & visible_keys(real).swapaxes(2, 3)],
+    "padding-shown": [lambda real: causal(real.shape[1]) & ~visible_keys(real)],
     "past-blocked": [lambda real: causal(real.shape[1]).T & visible_keys(real)],
     "diagonal-blocked": [lambda real: np.tril(causal(real.shape[1]), -1) & visible_keys(real)],
 }

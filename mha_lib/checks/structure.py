@@ -63,6 +63,8 @@ def _says(*words):
 
 CRASHES = {                     # id -> does it fit the exception?
     "undefined-name": lambda error: isinstance(error, NameError),
+    "other-library": _says("must be tensor, not", "invalid combination of arguments", "'numpy.ndarray' object has no",
+                           "'tensor' object has no", "call numpy() on tensor"),
     "arguments": lambda error: isinstance(error, TypeError) and "()" in str(error) and "argument" in str(error),
     "endless": lambda error: isinstance(error, RecursionError),
     "quits": lambda error: isinstance(error, SystemExit),
@@ -244,6 +246,14 @@ def _divided_by(value):
     return diagnosis
 
 
+def _precedence(trial):
+    """d_k ** 1 / 2, with and without brackets around it."""
+    found, d_k = divisor(trial.seen) if trial.seen else None, trial.sizes["d_k"]
+    for equals, value in (("d_k / 2", d_k / 2), ("2 d_k", 2 * d_k)):
+        if found is not None and np.isclose(found, value, rtol=1e-6):
+            return {"equals": equals}
+
+
 COINCIDENCES = {                # other numbers that a wrong scale may come from
     "sqrt(n)": lambda n, **_: n ** 0.5,
     "sqrt(m)": lambda m, **_: m ** 0.5,
@@ -277,7 +287,7 @@ SCALE = {
     "divided-by-d_k": _divided_by(lambda d_k, **_: d_k),
     "divided-by-sqrt-d": _divided_by(lambda d=0, **_: d ** 0.5),
     "upside-down": _divided_by(lambda d_k, **_: d_k ** -0.5),
-    "half-of-d_k": _divided_by(lambda d_k, **_: d_k / 2),
+    "precedence": _precedence,
     "minus": _divided_by(lambda d_k, **_: -d_k ** 0.5),
     "wrong-scale": wrong_scale,
 }
@@ -374,8 +384,8 @@ def _one_ahead(w, trial):
 
 
 def _after_softmax(w, trial):
-    rows = w.sum(axis=-1)
-    return np.allclose(above(w), 0) and not sum_to_one(w) and not sum_to_one(w, -2) and (rows < 1 + 1e-9).all()
+    spent = np.allclose(above(w), 0) and not sum_to_one(w) and not sum_to_one(w, -2)
+    return spent and (w.sum(axis=-1) < 1 + 1e-9).all() or (above(w) < -1e-9).any()
 
 
 MASKED = {
