@@ -97,6 +97,16 @@ def test_a_verdict_says_what_would_have_hidden_the_mistake(name, mistake, words)
     assert words in check(name, WRONG[name][mistake][0]).message.replace("\n", " ")
 
 
+@pytest.mark.parametrize(("name", "answer"), [
+    ("split_heads", lambda X, h: X.reshape(5, 3, 9).swapaxes(0, 1)),
+    ("causal_mask", lambda n: np.triu(np.full((5, 5), -np.inf), 1)),
+    ("attention_scores", lambda Q, K: Q @ K.T / 3), ("parameter_count", lambda d, h: 2916)])
+def test_a_size_written_as_a_number_is_found(name, answer):
+    verdict = check(name, answer)
+    first = ", ".join(f"{axis} = {length}" for axis, length in EXERCISES[name].cases[0].items())
+    assert verdict.status == "mistake" and first in verdict.message.replace("\n", " ")
+
+
 # ------------------------------------------------------------------ errors and types
 
 def endless(*args):
@@ -317,6 +327,7 @@ def with_double_inside(scores):
     ("softmax", changes_its_input, "numpy", "in-place"), ("softmax", changes_its_tensor, "torch", "in-place"),
     ("softmax", fills_a_softmax_in_place, "torch", "breaks-autograd"),
     ("softmax", lambda scores: scores.detach().softmax(-1), "torch", "cut-from-autograd"),
+    ("softmax", lambda scores: torch.tensor(soft(scores.numpy())), "torch", "cut-from-autograd"),
     ("softmax", with_double_inside, "torch", "dtype-clash"),
     ("guarded_softmax", zeroes_afterwards, "torch", "nan-gradient")])
 def test_right_numbers_with_a_fault(name, answer, library, mistake):

@@ -207,6 +207,7 @@ FAULTS = {
         "plt.show()", "import matplotlib.pyplot as p", "set_formats('svg')", "from numpy import *",
         "open('x.txt')", "path.read_text()", "x.to('cuda')", 'device = "cuda:0"', "np.NINF", "# NBVAL_IGNORE_OUTPUT"]},
     "21 lines": ("code_is_short", source("answer", "x = 1\n" * 21)),
+    "93 characters": ("code_lines_fit_the_page", source("answer", "x = 1  # " + "x" * 84)),
     "long median": ("code_is_short", lambda cells: [c.update(source="x = 1\n" * 5) for c in cells.values()]),
     "too few asserts": ("core_asserts_its_claims", source("claim-0", "# assert")),
     "no section": ("tags_are_known", retag("more", "")),

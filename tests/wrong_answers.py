@@ -301,12 +301,12 @@ WRONG = {
         **{id: [lambda d, h, how=how: how["scale"](d / h, d) for how in HOW[id]]
            for id in ("no-scale", "divided-by-d_k", "divided-by-sqrt-d", "upside-down", "precedence", "minus")},
         "wrong-scale": [lambda d, h: 1 / 8, lambda d, h: h ** -0.5, lambda d, h: 1 / h],
-        "extra-axis": [lambda d, h: np.array([0.1, 0.2])],
+        "not-one-number": [lambda d, h: np.array([0.1, 0.2])],
         "nan": [lambda d, h: np.nan],
     },
     "head_width": {
         "silent-remainder": [lambda d, h: d // h],
-        "extra-axis": [lambda d, h: (d // h, h)],
+        "not-one-number": [lambda d, h: (d // h, h)],
     },
     "split_heads": {
         **shapes(cut, swap=lambda x: x.swapaxes(0, 1), less=lambda x: x[0], more=lambda x: x[None], longer=one_shape),
@@ -350,7 +350,7 @@ WRONG = {
         "one-matrix": [lambda d, h: d ** 2],
         "one-head-counted": [lambda d, h: 4 * d * d // h],
         "slices-counted": [lambda d, h: 4 * (d // h) ** 2],
-        "extra-axis": [lambda d, h: (4, d, d)],
+        "not-one-number": [lambda d, h: (4, d, d)],
     },
     "multi_head_attention": {
         **shapes(whole, **AXES),
@@ -369,7 +369,7 @@ WRONG = {
         "split-and-merge-by-reshape": [as_layer(cut=by_reshape, join=back_by_reshape)],
         "every-h-th-column": [as_layer(cut=every_hth)],
         "one-head-only": [as_layer(cut=lambda X, h: X, join=lambda H: H),
-                          lambda X, q, k, v, o, h: attend(X @ q, X @ k, X @ v, lambda d_k, d: (d_k / h) ** -0.5)[0] @ o],
+                          lambda X, *Ws: attend(*(X @ W for W in Ws[:3]), lambda d, _: (d / Ws[4]) ** -0.5)[0] @ Ws[3]],
         "merged-astray": [as_layer(join=lambda H: H.transpose(0, 1, 3, 2).reshape(len(H), H.shape[2], -1)),
                           as_layer(join=lambda H: join(H[:, ::-1]))],
         "residual-added": [lambda X, *rest: X + whole(X, *rest)],

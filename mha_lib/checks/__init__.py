@@ -221,7 +221,7 @@ class _Attempt:
             return "random", {}, ""
         trial = self.trial(call, sizes)
         found = self.ask(trial)
-        hides = self.hidden_by()
+        hides = self.hidden_by(sizes)
         if found:
             return *found, f"With {hides} it comes out right, which hides it." if hides else ""
         hint = f"It is right with {hides}: look at what that leaves out." if hides else ""
@@ -242,7 +242,7 @@ class _Attempt:
         shapes = [f"{name} {x.shape}" for name, x in args.items() if isinstance(x, np.ndarray)]
         values = dict(error=textwrap.shorten(f"{type(call.error).__name__}: {call.error}", 90), library=self.library,
                       shapes=", ".join(shapes) or "plain numbers", arguments=", ".join(args))
-        hides = self.hidden_by()
+        hides = self.hidden_by(sizes)
         return id, values, f"It runs and is right with {hides}." if hides else ""
 
     def trial(self, call, sizes):
@@ -264,8 +264,11 @@ class _Attempt:
                 return id, values if isinstance(values, dict) else {}
         return None
 
-    def hidden_by(self):
-        """The words for the first friendly case that comes out right, or None."""
+    def hidden_by(self, failed):
+        """The words for sizes on which the answer is right all the same, or None."""
+        first = self.exercise.cases[0]
+        if failed is not first and not {"spread", "low", "constant"} & set(failed):     # so it passed the first case
+            return ", ".join(f"{axis} = {length}" for axis, length in first.items())
         for words, sizes in self.exercise.friendly.items():
             if self.passes(self.call(sizes), sizes):
                 return words
@@ -317,8 +320,8 @@ class _Attempt:
         import torch
 
         call = self.call(sizes, gradients=True)
-        if call.error is not None:
-            return "breaks-autograd"
+        if call.error is not None:              # x.numpy() is refused where gradients are asked for
+            return "cut-from-autograd"
         tensors = leaves(call.result)
         if not all(x.requires_grad for x in tensors):
             return "cut-from-autograd"

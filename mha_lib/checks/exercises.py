@@ -25,6 +25,7 @@ from mha_lib.checks.structure import (
     identity,
     not_a_number,
     not_boolean,
+    not_one_number,
     overflow,
     parts_swapped,
 )
@@ -195,7 +196,7 @@ INSIDE_ONE = _but(INSIDE, "divided-by-sqrt-d")      # for one head alone, which 
 LAST = {"overflow": overflow, **NUMBERS, **NEARLY, **ROW_SUMS}
 SIMPLE = _only(NUMBERS, "nan", "constant")
 IDENTITY = {"identity": identity}
-ONE_NUMBER = _only(SHAPES, "extra-axis")
+ONE_NUMBER = {"not-one-number": not_one_number}
 SQUARE = _but(SHAPES, "swapped-axes")               # (n, n) reads the same both ways
 BOOLEAN = {**SHAPES, "not-boolean": not_boolean}
 SOME_ROWS = _only(ROWS, "softmax-over-queries", "softmax-over-everything", "hard-max")
