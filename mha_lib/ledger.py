@@ -57,8 +57,9 @@ class Table(tuple):
         """Rows of strings, the head first and a total last where there are numbers; and which columns hold numbers."""
         names = self[0]._fields
         is_number = [name not in Row._fields for name in names]
-        rows = [*self, self.total] if any(is_number) else self
-        return [names, *([f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows)], is_number
+        rows = ([f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row]
+                for row in (*self, *([self.total] if any(is_number) else [])))
+        return [names, *rows], is_number
 
     def __str__(self):
         cells, is_number = self._cells()

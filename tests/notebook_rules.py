@@ -176,7 +176,7 @@ def tags_are_known(book):
         if len([tag for tag in tags(cell) if tag in (*SECTIONS, "frame")]) != 1:
             yield f"{cell.id} has tags {tags(cell)}; exactly one of core, torch, further, frame"
         for tag in tags(cell):
-            if tag not in TAGS and not re.fullmatch(r"(exercise|solution)-[a-z0-9_]+", tag):
+            if tag not in TAGS and not re.fullmatch(r"(exercise|solution)-[a-zA-Z0-9_]+", tag):
                 yield f"{cell.id} has the unknown tag {tag}"
         if "nbval-ignore-output" in tags(cell) and not {"measured", "frame"} <= set(tags(cell)):
             yield f"{cell.id}: outputs are compared unless the cell is frame, measured and reports on the machine"

@@ -81,6 +81,17 @@ def test_words_of_several_matrices_name_each_row_that_holds_something():
     assert full.endswith("Q: a has 5 entries from -2.0 to 5.0.")
 
 
+def test_signs_stand_in_the_gaps_and_the_matrices_share_their_colours():
+    parts = {"a": [[1.25, 0]], "b": [[-3.25, 0]], "sum": [[-2, 0]]}
+    for signs, tops, number in (("+=", [3.25, 3.25, 3.25], "1.25"), ("", [1.25, 3.25, 2], "1.2")):
+        axes = plots.plot_matrices(parts, ["r"], ["x", "y"], signs=signs).figure.axes
+        assert [ax.images[0].get_clim() for ax in axes] == [(-top, top) for top in tops]
+        texts = [[text.get_text() for text in ax.texts] for ax in axes]
+        assert texts[0][0] == number
+        assert [sign for held in texts for sign in held if sign in "+="] == list(signs)
+        assert not signs or (texts[1][-1], texts[2][-1]) == ("+", "=")
+
+
 def test_words_of_losses_say_where_the_runs_end():
     quarter, middle = "below a quarter of", "between a quarter and three quarters of"
     for ends, place in (((0.02, 0.09), quarter), ((0.3, 0.6), middle), ((0.8, 0.9), "above three quarters of"),

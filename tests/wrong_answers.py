@@ -277,7 +277,8 @@ WRONG = {
         **{id: [how["share"] for how in HOW[id]] for id in (
             "softmax-over-queries", "softmax-over-everything", "no-softmax", "no-exp", "hard-max", "uniform",
             "overflow")},
-        "no-keepdims": [lambda s: np.exp(s) / np.exp(s).sum(axis=1)],
+        "no-keepdims": [lambda s: np.exp(s) / np.exp(s).sum(axis=1),
+                        lambda s: (e := np.exp(s - s.max(1, keepdims=True))) / e.sum(axis=1)],
         "max-of-columns": [lambda s: soft(s - s.max(axis=0))],
         "not-normalised": [np.exp, lambda s: np.exp(s - s.max(1, keepdims=True))],
         "logarithm": [lambda s: s - np.log(np.exp(s).sum(1, keepdims=True))],

@@ -267,8 +267,9 @@ class _Attempt:
     def hidden_by(self, failed):
         """The words for sizes on which the answer is right all the same, or None."""
         first = self.exercise.cases[0]
-        if failed is not first and not {"spread", "low", "constant"} & set(failed):     # so it passed the first case
-            return ", ".join(f"{axis} = {length}" for axis, length in first.items())
+        if failed is not first:             # it passed that one: other lengths tell, or larger numbers
+            numbers = {"spread", "low", "constant"} & set(failed)
+            return None if numbers else ", ".join(f"{axis} = {length}" for axis, length in first.items())
         for words, sizes in self.exercise.friendly.items():
             if self.passes(self.call(sizes), sizes):
                 return words

@@ -83,7 +83,8 @@ def _sums_line_up_with_columns(scores):
 
 
 SOFTMAX = {
-    "no-keepdims": [_sums_line_up_with_columns],
+    "no-keepdims": [_sums_line_up_with_columns,
+                    lambda s: _sums_line_up_with_columns(s - s.max(axis=-1, keepdims=True))],
     "max-of-columns": [lambda s: softmax(s - s.max(axis=0)), lambda s: softmax(s - s.max(axis=-1))],
     "not-normalised": [np.exp, lambda s: np.exp(s - s.max(axis=-1, keepdims=True)), lambda s: np.exp(s - s.max())],
     "logarithm": [lambda s: np.log(softmax(s))],
