@@ -104,6 +104,9 @@ def multi_head_attention(X, projections, h, mask=None, scale=None):
     return Stages(Q, K, V, scores, weights, heads, concat, projections.mix(concat))
 
 
+FUTURE = causal_mask(BLOCK, dtype=np.float32)           # made once: for short inputs it costs as much as a product
+
+
 def fast_attention(Q, K, V, causal=False):
     """The output of attention without the (n, m) matrix: blocks of query rows, O(n * BLOCK) memory -> (..., n, d_v).
 
@@ -117,16 +120,18 @@ def fast_attention(Q, K, V, causal=False):
     Q = Q * Q.shape[-1] ** -0.5                         # scaled first: n * d_k products instead of n * m
     batch = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2])
     output = np.empty((*batch, n, V.shape[-1]), Q.dtype)
+    ones = np.ones((m, 1), Q.dtype)
     for start in range(0, n, BLOCK):
         stop = min(start + BLOCK, n)
         seen = m - n + stop if causal else m            # keys after the block's last row are never touched
         scores = Q[..., start:stop, :] @ K[..., :seen, :].swapaxes(-1, -2)      # (..., rows, seen)
         if causal:
             rows = stop - start
-            scores[..., seen - rows:] += causal_mask(rows, dtype=scores.dtype)
+            scores[..., seen - rows:] += FUTURE[:rows, :rows]
         scores -= scores.max(axis=-1, keepdims=True)
         exps = np.exp(scores, out=scores)
-        output[..., start:stop, :] = exps @ V[..., :seen, :] / exps.sum(axis=-1, keepdims=True)
+        total = exps @ ones[:seen]                      # (..., rows, 1) each row summed, several times faster than .sum
+        np.divide(exps @ V[..., :seen, :], total, out=output[..., start:stop, :])
     return output
 
 

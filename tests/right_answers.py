@@ -105,8 +105,9 @@ def mask_by_loops(n):
 
 
 def width(d, h):
-    assert d % h == 0, "d must be a multiple of h"
-    return d / h
+    if d % h:
+        raise ValueError(f"{d} columns do not divide into {h} heads")
+    return d // h
 
 
 def guarded(s):

@@ -127,13 +127,15 @@ ERRORS = {
     "undefined-name": ("attention", lambda Q, K, V: sotfmax(Q)),        # noqa: F821
     "other-library": ("softmax", lambda scores: torch.softmax(scores, dim=1)),
     "arguments": ("attention", lambda Q, K: Q),
+    "inner-arguments": ("softmax", lambda scores: scores.sum(dim=1)),
+    "other-dtype": ("attention_scores", lambda Q, K: Q @ K.T.float(), "torch"),
     "endless": ("softmax", endless),
     "quits": ("softmax", quits),
     "product-does-not-fit": ("attention_scores", lambda Q, K: Q @ K),
     "does-not-broadcast": ("layer_norm", lambda X: X - X.mean(axis=1)),
     "reshape-does-not-fit": ("split_heads", lambda X, h: X.reshape(h, 4, 4)),
     "raises": ("softmax", lambda scores: scores[100]),
-    "view-of-moved-axes": ("merge_heads", lambda heads: heads.transpose(0, 1).view(heads.shape[1], -1)),
+    "view-of-moved-axes": ("merge_heads", lambda heads: heads.transpose(0, 1).view(heads.shape[1], -1), "torch"),
 }
 KINDS = {
     "generator": ("softmax", lambda scores: (row for row in scores)),
@@ -147,8 +149,8 @@ KINDS = {
 def test_errors_and_types_are_named(table, monkeypatch):
     kinds, cases = (CRASHES, ERRORS) if table == "CRASHES" else (TYPES, KINDS)
     assert set(kinds) == set(cases)
-    for mistake, (name, answer) in cases.items():
-        library = "torch" if mistake == "view-of-moved-axes" else "numpy"
+    for mistake, (name, answer, *library) in cases.items():
+        library = (*library, "numpy")[0]
         verdict = check(name, answer, library)
         assert (verdict.status, verdict.mistake) == ("mistake", mistake), verdict.message
         assert is_well_said(verdict)
@@ -157,6 +159,43 @@ def test_errors_and_types_are_named(table, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(checks, table, {id: fits for id, fits in kinds.items() if id != mistake})
             assert check(name, answer, library).mistake != mistake
+
+
+def stops_by_assert(d, h):
+    assert d % h == 0, f"{d} columns, {h} heads"
+    return d // h
+
+
+def stops_without_the_numbers(d, h):
+    if d % h:
+        raise ValueError("d must be a multiple of h")
+    return d // h
+
+
+def refuses_all(d, h):
+    raise ValueError(d, h)
+
+
+@pytest.mark.parametrize(("answer", "mistake"), [
+    (stops_by_assert, "other-error"), (stops_without_the_numbers, "numbers-not-named"), (refuses_all, "raises")])
+def test_the_error_asked_for_is_another_one(answer, mistake):
+    verdict = check("head_width", answer)
+    assert (verdict.status, verdict.mistake) == ("mistake", mistake) and is_well_said(verdict)
+
+
+@pytest.mark.parametrize(("name", "answer", "library", "words"), [
+    ("project_qkv", lambda X, *Ws: [W @ X for W in Ws], "numpy", "9 (d) on its left and 5 (n) on its right"),
+    ("project_qkv", lambda X, *Ws: [np.dot(W, X) for W in Ws], "numpy", "9 (d) on its left and 5 (n) on its right"),
+    ("project_qkv", lambda X, *Ws: [W @ X for W in Ws], "torch", "9 (d) on its left and 5 (n) on its right"),
+    ("multi_head_attention", lambda X, W, *rest: W @ X, "numpy", "27 (d) on its left and 5 (n) on its right"),
+    ("multi_head_attention", lambda X, *rest: X @ X, "torch", "27 (d) on its left and 5 (n) on its right"),
+    ("masked_attention", lambda Q, K, V: (Q @ K.swapaxes(1, 2) + np.ones((3, 3)), V), "numpy",
+     "(3, 5, 5), which reads (h, n, n), and (3, 3), which reads (h, h),"),
+    ("split_heads", lambda X, h: X.reshape(h, 4, 4), "numpy", "in `"),
+    ("head_width", refuses_all, "numpy", "d = 27, h = 3")])
+def test_an_error_says_where_and_which_axes(name, answer, library, words):
+    verdict = check(name, answer, library)
+    assert words in verdict.message.replace("\n", " ") and is_well_said(verdict), verdict.message
 
 
 @pytest.mark.parametrize("error", [
@@ -230,6 +269,16 @@ def statement(scores):
 
 def documented(scores):
     """Shares of each row."""
+
+
+def forgotten(scores):
+    """Shares of each row."""
+    exps = np.exp(scores)
+    exps = exps / exps.sum(axis=-1, keepdims=True)
+
+
+def test_a_missing_return_is_no_stub():
+    assert check("softmax", forgotten).mistake == "returns-nothing"
 
 
 def blanks(scores):
@@ -391,7 +440,8 @@ def test_importing_the_checkers_loads_neither_torch_nor_matplotlib():
 
 def test_every_message_is_used():
     ids = {*CRASHES, *TYPES, "no-function", "no-value", "random", "checker-failed", "different", "in-place",
-           "dtype-clash", "float64", "cut-from-autograd", "breaks-autograd", "nan-gradient"}
+           "returns-nothing", "other-error",
+           "numbers-not-named", "dtype-clash", "float64", "cut-from-autograd", "breaks-autograd", "nan-gradient"}
     for name in EXERCISES:
         ids |= {f"{name}.{id}" if f"{name}.{id}" in MESSAGES else id for id in EXERCISES[name].diagnoses}
     for name, (_, known) in PREDICTIONS.items():

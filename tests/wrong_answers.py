@@ -93,7 +93,11 @@ HOW = {
     "identity": [dict(mix=lambda w, Q, K, V: Q)],
     "queries-as-values": [dict(mix=lambda w, Q, K, V: w @ Q)],
     "summed-over-queries": [dict(mix=lambda w, Q, K, V: w.swapaxes(-1, -2) @ V)],
-    "outside-the-values": [dict(mix=lambda w, Q, K, V: 3 * w @ V)],
+    "outside-the-values": [dict(mix=lambda w, Q, K, V: w @ V + 5)],
+    "off-by-a-factor": [dict(mix=lambda w, Q, K, V: w @ V * V.shape[-1] ** -0.5), dict(mix=lambda w, Q, K, V: -w @ V)],
+    "rows-scaled": [dict(share=lambda s: soft(s) / 3)],
+    "flattened": [dict(share=lambda s: soft(np.clip(s, -50, 50)))],
+    "ignores": [dict(mix=lambda w, Q, K, V: V.mean(-2, keepdims=True) + 0 * w @ V)],
 }
 
 
@@ -138,6 +142,12 @@ def see(real, causal=True, axis=2):
     n = real.shape[1]
     keys = real[:, None, None, :] if axis == 2 else real[:, None, :, None]
     return np.ones((len(real), 1, n, n), bool) & keys & (past(n) if causal else True)
+
+
+def width_as_float(d, h):
+    if d % h:
+        raise ValueError(f"{d} columns, {h} heads")
+    return d / h
 
 
 def project(X, W_Q, W_K, W_V):
@@ -207,6 +217,11 @@ def shared_weights(X, W_Q, W_K, W_V, W_O, h):
     return join(attend(Q, K, V)[1].mean(1, keepdims=True) @ V) @ W_O
 
 
+def first_weights(X, W_Q, W_K, W_V, W_O, h):
+    Q, K, V = (cut(X @ W, h) for W in (W_Q, W_K, W_V))
+    return join(attend(Q, K, V)[1][:, :1] @ V) @ W_O
+
+
 def turned(X, W_Q, W_K, W_V, W_O, h):
     Q, K, V = (cut(X @ W, h) for W in (W_Q, W_K, W_V))
     return join(soft(Q @ K.T / Q.shape[-1] ** 0.5) @ V) @ W_O
@@ -246,6 +261,10 @@ WRONG = {
         "parts-swapped": [lambda X, *W: project(X, *W)[::-1]],
         "transposed-weight": [lambda X, W_Q, W_K, W_V: ((W_Q @ X.T).T, (W_K @ X.T).T, (W_V @ X.T).T)],
         "no-projection": [lambda X, *W: (X, X, X)],
+        "off-by-a-factor": [lambda X, *W: [x / 3 for x in project(X, *W)]],
+        "rounded": [lambda *a: [x.round(2) for x in project(*a)]],
+        "ignores": [lambda X, W_Q, W_K, W_V: (X @ W_Q, X @ W_K, X), lambda X, q, k, v: (X @ q, X @ k, X @ (q + k) / 2)],
+        "listens": [lambda X, W_Q, W_K, W_V: (X @ W_Q, X @ W_Q @ W_K, X @ W_V)],
         "reused-projection": [lambda X, W_Q, W_K, W_V: (X @ W_Q, X @ W_K, X @ W_K),
                               lambda X, W_Q, W_K, W_V: (X @ W_Q, X @ W_Q, X @ W_V)],
         "nan": [lambda *a: spoil_first(NAN)(project(*a))],
@@ -276,7 +295,10 @@ WRONG = {
         **shapes(soft, **AXES),
         **{id: [how["share"] for how in HOW[id]] for id in (
             "softmax-over-queries", "softmax-over-everything", "no-softmax", "no-exp", "hard-max", "uniform",
-            "overflow")},
+            "overflow", "flattened")},
+        "rows-scaled": [lambda s: np.exp(s) / np.exp(s).mean(1, keepdims=True)],
+        "other-function": [lambda s: np.abs(s) / np.abs(s).sum(1, keepdims=True),
+                           lambda s: soft(s / np.abs(s).max(1, keepdims=True))],
         "no-keepdims": [lambda s: np.exp(s) / np.exp(s).sum(axis=1),
                         lambda s: (e := np.exp(s - s.max(1, keepdims=True))) / e.sum(axis=1)],
         "max-of-columns": [lambda s: soft(s - s.max(axis=0))],
@@ -296,6 +318,7 @@ WRONG = {
         **shapes(as_attention(), **both(**AXES)),
         **variants(as_attention, "divided-by-sqrt-d", "softmax-over-heads"),
         "keys-values-swapped": [lambda Q, K, V: attend(Q, V, K)],
+        "listens": [lambda Q, K, V: (lambda w: (w @ V, w))(soft(Q @ (K + V).T / 3))],
         "no-keepdims": [as_attention(share=lambda s: np.exp(s) / np.exp(s).sum(-1))],
     },
     "pick_scale": {
@@ -308,6 +331,7 @@ WRONG = {
     "head_width": {
         "silent-remainder": [lambda d, h: d // h],
         "not-one-number": [lambda d, h: (d // h, h)],
+        "not-whole": [width_as_float],
     },
     "split_heads": {
         **shapes(cut, swap=lambda x: x.swapaxes(0, 1), less=lambda x: x[0], more=lambda x: x[None], longer=one_shape),
@@ -329,8 +353,11 @@ WRONG = {
     },
     "one_head": {
         **shapes(head_of, **AXES),
-        **variants(as_head, "softmax-over-heads", "identity", "queries-as-values", "summed-over-queries",
-                   "outside-the-values"),
+        **variants(as_head, "softmax-over-heads", "rows-scaled", "identity", "queries-as-values", "summed-over-queries",
+                   "outside-the-values", "ignores"),
+        "ignores": [lambda X, W_Q, W_K, W_V, a, h: attend(*(cut(x, h)[a] for x in (X @ W_Q, X @ W_K, X)))[0]],
+        "begins-at-a": [from_columns(lambda X, W, a, d_k, h: X @ W[:, a:a + d_k])],
+        "two-faults": [lambda X, W_Q, W_K, W_V, a, h: as_head(scale=lambda d_k, d: 1)(X, W_Q, W_K, W_V, a - 1, h)],
         "next-head": [lambda X, W_Q, W_K, W_V, a, h: head_of(X, W_Q, W_K, W_V, a - 1, h)],
         "every-h-th-column": [from_columns(lambda X, W, a, d_k, h: X @ W[:, a::h])],
         "sliced-input": [from_columns(
@@ -355,8 +382,11 @@ WRONG = {
     },
     "multi_head_attention": {
         **shapes(whole, **AXES),
-        **variants(as_layer, "identity", "queries-as-values", "summed-over-queries", "outside-the-values", "constant",
-                   "cut-to-integers", "rounded"),
+        **variants(as_layer, "identity", "rows-scaled", "queries-as-values", "summed-over-queries", "constant",
+                   "outside-the-values", "cut-to-integers", "rounded", "ignores"),
+        "ignores": [lambda X, W_Q, W_K, W_V, W_O, h: whole(X, W_Q, W_K, np.eye(len(W_V)), W_O, h)],
+        "two-faults": [lambda X, *W: X + as_layer(join=back_by_reshape)(X, *W),
+                       as_layer(cut=by_reshape, scale=lambda d_k, d: 1)],
         "rounded": [lambda *a: whole(*a).round(2)],
         "all-axes-turned": [turned],
         "identity": [lambda X, *rest: X],
@@ -374,7 +404,7 @@ WRONG = {
         "merged-astray": [as_layer(join=lambda H: H.transpose(0, 1, 3, 2).reshape(len(H), H.shape[2], -1)),
                           as_layer(join=lambda H: join(H[:, ::-1]))],
         "residual-added": [lambda X, *rest: X + whole(X, *rest)],
-        "heads-averaged": [shared_weights],
+        "heads-averaged": [shared_weights, first_weights],
         "transposed-weight": [as_layer(Ws=lambda *W: [x.T for x in W])],
         "W_O-transposed": [as_layer(Ws=lambda *W: (*W[:3], W[3].T))],
         "keys-values-swapped": [as_layer(Ws=lambda q, k, v, o: (q, v, k, o))],
@@ -424,6 +454,7 @@ WRONG = {
         "no-norm": [lambda X, f, norm: X + f(X)],
         "norm-after-f": [lambda X, f, norm: X + norm(f(X))],
         "f-left-out": [lambda X, f, norm: X + norm(X)],
+        "f-twice": [lambda X, f, norm: X + f(f(norm(X)))],
         "f-of-the-sum": [lambda X, f, norm: f(X + norm(X))],
         "nan": [lambda X, f, norm: np.sqrt(X)],
         "cut-to-integers": [lambda X, f, norm: into_integers(X + f(norm(X)))],
@@ -442,6 +473,9 @@ WRONG = {
         "diagonal-blocked": [lambda n: triangle(n, k=0)],
         "one-future-token": [lambda n: triangle(n, k=2)],
         "past-blocked": [lambda n: triangle(n).T, lambda n: triangle(n, k=0).T],
+        "adds-to-visible": [lambda n: triangle(n) + 1],
+        "entry-open": [lambda n: np.where(np.arange(n) == n - 1, triangle(n), 0)],
+        "entry-blocked": [lambda n: np.where(np.eye(n), 0, -np.inf)],
     },
     "shifted_causal_mask": {
         **shapes(lambda n, m: triangle(n, m, 1 + m - n), **AXES),
@@ -457,12 +491,15 @@ WRONG = {
         "one-future-token": [lambda n, m: triangle(n, m, 2 + m - n)],
         "past-blocked": [lambda n, m: np.where(np.tril(np.ones((n, m)), m - n - 1), -np.inf, 0.0)],
         "top-left-aligned": [lambda n, m: triangle(n, m)],
+        "adds-to-visible": [lambda n, m: triangle(n, m, 1 + m - n) + 1],
+        "entry-open": [lambda n, m: triangle(n, m, 1 + m - n)[:, ::-1]],
+        "entry-blocked": [lambda n, m: np.hstack([np.full((n, m - n), -np.inf), triangle(n)])],
     },
     "masked_attention": {
         "parts-swapped": [lambda *a: as_masked()(*a)[::-1]],
         **shapes(as_masked(), **both(**AXES)),
         **variants(as_masked, "no-softmax", "no-exp", "uniform", "causal-unasked", "queries-keys-swapped", "row-sums",
-                   "nan", "softmax-twice", "queries-as-values"),
+                   "nan", "softmax-twice", "queries-as-values", "flattened", "ignores"),
         "queries-keys-swapped": [as_masked(change=lambda s: hide(s.swapaxes(-1, -2)))],
         "all-axes-turned": [turned_and_masked],
         "diagonal-blocked": [as_masked(lambda s: hide(s, 0))],
@@ -476,7 +513,11 @@ WRONG = {
         "blocked-at-zero": [as_masked(np.tril), as_masked(lambda s: hide(s, value=1e-9))],
         "ones-added": [as_masked(lambda s: s + np.tril(np.ones(s.shape))),
                        as_masked(lambda s: s - np.triu(np.ones(s.shape), 1))],
-        "finite-mask": [as_masked(lambda s: hide(s, value=-1e4)), as_masked(lambda s: hide(s, value=-1e5))],
+        "finite-mask": [as_masked(lambda s: hide(s, value=-1e4)), as_masked(lambda s: hide(s, value=-1e5)),
+                        as_masked(lambda s: s - 1e3 * np.triu(np.ones(s.shape), 1))],
+        "flattened": [as_masked(lambda s: hide(np.clip(s, -1e4, 1e4)))],
+        "future-leaks": [as_masked(lambda s: hide(s, value=-10)), as_masked(lambda s: hide(s, 3))],
+        "heads-averaged": [as_masked(lambda s: hide(s.mean(0) + 0 * s))],
         "row-sums": [as_masked(share=lambda s: 0.9 * soft(s) + 0.01)],
         "nan": [as_masked(mix=lambda w, Q, K, V: NAN(w @ V))],
     },
@@ -484,7 +525,8 @@ WRONG = {
         **shapes(lambda s: np.nan_to_num(soft(s)), **AXES),
         "empty-row-nan": [soft, naive],
         "empty-row-uniform": [lambda s: soft(np.maximum(s, -1e9))],
-        "all-rows-zero": [lambda s: np.zeros(s.shape)],
+        "all-rows-zero": [lambda s: np.zeros(s.shape), lambda s: np.nan_to_num(soft(s)) * np.isfinite(s[:, :1])],
+        "overflow": [lambda s: np.exp(s) / np.maximum(np.exp(s).sum(1, keepdims=True), 1e-300)],
         "softmax-over-queries": [lambda s: soft(s, 0)],
         "rounded": [lambda s: np.exp(s) / (np.exp(s).sum(1, keepdims=True) + 1e-6)],
         "identity": [lambda s: s],
@@ -511,6 +553,7 @@ WRONG = {
         "not-boolean": [lambda M: M, lambda M: (M == 0) * 1],
         "inverted": [lambda M: M < 0, lambda M: M.astype(bool)],
         "all-true": [lambda M: M <= 0],
+        "mask-turned": [lambda M: (M == 0).T],
     },
     "to_mha_mask": {
         **shapes(lambda v, h: ~np.repeat(v, h, 0), swap=lambda x: x.swapaxes(0, 1), less=lambda x: x[0],
@@ -519,5 +562,6 @@ WRONG = {
         "inverted": [lambda v, h: np.repeat(v, h, 0)],
         "heads-first": [lambda v, h: ~np.tile(v, (h, 1, 1))],
         "inverted-and-heads-first": [lambda v, h: np.tile(v, (h, 1, 1))],
+        "mask-turned": [lambda v, h: ~np.repeat(v, h, 0).swapaxes(1, 2)],
     },
 }

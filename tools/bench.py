@@ -7,11 +7,11 @@ process. Peak memory comes from a fresh process each. --quick tries fewer cases 
 """
 import argparse
 import ctypes
-import importlib.metadata
 import json
 import os
 import pathlib
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -24,11 +24,55 @@ sys.path.insert(0, str(ROOT))  # on a bare GPU machine the package is not instal
 
 from mha_lib import numpy_attention  # noqa: E402
 from mha_lib.projections import Projections  # noqa: E402
+from mha_lib.runtime import peak_bytes  # noqa: E402
 
 REPORT = ROOT / "docs" / "benchmarks.md"
 GPU_HEADING = "## On a GPU"
 NUMPY, TORCH = "mha_lib, NumPy", "mha_lib, torch"
-SLACK = {"float64": 1e-12, "float32": 1e-5, "bfloat16": 3e-2, "float16": 2e-3}  # of the largest number expected
+LIMIT, PRODUCTS, FUSED, MODULE = "half-GEMM limit", "products alone", "fused torch layer", "nn.MultiheadAttention"
+TEXTBOOK, OWN_CACHE, RECOMPUTED = "textbook NumPy", "torch, own cache", "recomputed"
+SLACK = {"float32": 1e-5, "bfloat16": 3e-2, "float16": 2e-3}  # of the largest number expected
+
+# B, n, d, h, and how: True causal, False no mask, a number: so many tokens at a time, with a cache
+CASES = {
+    "n=8, d=64, h=4": ((1, 8, 64, 4), True),
+    "n=64, d=64, h=4": ((1, 64, 64, 4), True),
+    "n=512, d=512, h=8": ((1, 512, 512, 8), True),
+    "the same, no mask": ((1, 512, 512, 8), False),
+    "the same, in chunks of 128": ((1, 512, 512, 8), 128),
+    "decode 512 tokens, d=512, h=8": ((1, 512, 512, 8), 1),
+    "B=4, n=1024, d=768, h=12": ((4, 1024, 768, 12), True),  # a layer of GPT-2
+    "n=4096, d=512, h=8": ((1, 4096, 512, 8), True),
+}
+QUICK = ["n=8, d=64, h=4", "n=64, d=64, h=4", "n=512, d=512, h=8", "decode 512 tokens, d=512, h=8"]
+SIZES = [1024, 2048, 4096, 8192, 16384]  # n, for the exponents
+
+# what is compared, ours, the other, the goal: ours / other at most
+AS_FAST_AS_BY_HAND = ("time", TORCH, FUSED, 1.02)
+GOALS = dict(zip(CASES, [
+    [("time", NUMPY, MODULE, 1 / 2), ("time", NUMPY, FUSED, 1), AS_FAST_AS_BY_HAND],
+    [("time", NUMPY, MODULE, 1 / 1.8), ("time", NUMPY, FUSED, 1), AS_FAST_AS_BY_HAND],
+    [("time", NUMPY, LIMIT, 1.25), ("time", NUMPY, FUSED, 1), AS_FAST_AS_BY_HAND, ("memory", NUMPY, TEXTBOOK, 0.4)],
+    [AS_FAST_AS_BY_HAND],
+    [("time", TORCH, OWN_CACHE, 1.02)],
+    [("time", NUMPY, RECOMPUTED, 1 / 80), ("time", NUMPY, PRODUCTS, 1.4), ("time", NUMPY, OWN_CACHE, 1 / 1.5),
+     ("time", TORCH, OWN_CACHE, 1.02)],
+    [("time", NUMPY, LIMIT, 1.25), ("time", NUMPY, FUSED, 1.1), ("time", NUMPY, MODULE, 0.65), AS_FAST_AS_BY_HAND,
+     ("memory", NUMPY, TEXTBOOK, 0.2)],
+    [("time", NUMPY, LIMIT, 1.35), AS_FAST_AS_BY_HAND, ("memory", NUMPY, TEXTBOOK, 1 / 15)],
+], strict=True))
+
+TITLE = """# Benchmarks
+
+Made by `make bench` (`make bench QUICK=1`: under two minutes, prints only). The goals are ours; no test asks for a time.
+All contestants of a case get the same weights and inputs and agree with a float64 reference before the clock starts.
+They take turns in one process, for a set time; below are the ratio of the fastest calls and the median of the ratios
+round by round. Peak memory: what one call adds to a fresh process. The half-GEMM limit is the matrix products alone,
+with half of the query rows, into memory that is there already: no NumPy attention with these products can be faster.
+The process first allocates and frees one large array, so that freed memory is kept: without it a fresh process under
+Linux's default allocator spends thousands of page faults a call, whoever runs."""
+NO_GPU = "No GPU was there. With one: `make bench DEVICE=cuda`, or without make `python tools/bench.py --device cuda`."
+NOTES = ""
 
 
 # -- contestants: each takes X (B, n, d), Projections with biases and h, and gives the work to be timed
@@ -198,12 +242,11 @@ def product_limit(X, p, h, size):
     return work
 
 
-WHOLE = {NUMPY: whole, TORCH: whole_torch, "half-GEMM limit": gemm_limit, "textbook NumPy": textbook,
-         "einsum NumPy": einsum, "nn.MultiheadAttention": module_torch, "fused torch layer": fused_torch,
-         "SDPA alone": kernel_torch, "explicit torch": explicit_torch}
-PIECES = {NUMPY: pieces, TORCH: pieces_torch, "products alone": product_limit, "torch, own cache": own_cache_torch,
-          "recomputed": recomputed}
-ON_GPU = [TORCH, "fused torch layer", "nn.MultiheadAttention", "explicit torch"]
+WHOLE = {NUMPY: whole, TORCH: whole_torch, LIMIT: gemm_limit, TEXTBOOK: textbook, "einsum NumPy": einsum,
+         MODULE: module_torch, FUSED: fused_torch, "SDPA alone": kernel_torch, "explicit torch": explicit_torch}
+PIECES = {NUMPY: pieces, TORCH: pieces_torch, PRODUCTS: product_limit, OWN_CACHE: own_cache_torch,
+          RECOMPUTED: recomputed}
+ON_GPU = [TORCH, FUSED, MODULE, "explicit torch"]
 
 
 # -- measuring, in a process of its own
@@ -319,15 +362,201 @@ def peak_of_process():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
+
 def in_a_process(function, threads=None, **arguments):
     """function(**arguments) in a fresh Python; threads=None: as many as the libraries take."""
     pools = {} if threads is None else dict.fromkeys(
         ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"], str(threads))
     command = [sys.executable, __file__, "--child", json.dumps([function.__name__, arguments])]
     done = subprocess.run(command, env={**os.environ, **pools}, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout)
+
+
+# -- the report
+
+def ratios(times, ours, other):
+    """-> ratio of the minima, median of the ratios round by round."""
+    pairs = zip(times[ours], times[other], strict=True)
+    return min(times[ours]) / min(times[other]), statistics.median(a / b for a, b in pairs)
+
+
+def verdict(measured, goal):
+    return "met" if measured <= goal else f"missed by {100 * (measured / goal - 1):.0f} %"
+
+
+def exponent(sizes, values):
+    """The slope of the line through the points on log axes."""
+    return np.polyfit(np.log(sizes), np.log(values), 1)[0]
+
+
+def table(head, rows):
+    """Markdown; all columns but the first to the right."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def megabytes(count):
+    return "" if count is None else f"{count / 1e6:.1f}"
+
+
+def machine():
+    cpuinfo = pathlib.Path("/proc/cpuinfo")
+    names = re.findall("model name\\s*: (.*)", cpuinfo.read_text(encoding="utf-8")) if cpuinfo.exists() else []
+    return f"{(names or [platform.processor() or platform.machine()])[0]}, {os.cpu_count()} cores, {platform.system()}"
+
+
+def kernels():
+    """Which of OpenBLAS's kernels NumPy runs: chosen at run time, so only the loaded library can tell."""
+    asked = os.environ.get("OPENBLAS_CORETYPE")
+    asked = f" (OPENBLAS_CORETYPE={asked} is set)" if asked else ""
+    for path in pathlib.Path(np.__file__).parents[1].glob("numpy.libs/*openblas*"):
+        core = ctypes.CDLL(str(path)).scipy_openblas_get_corename64_
+        core.restype = ctypes.c_char_p
+        return f"OpenBLAS {core().decode()} kernels{asked}"
+    return np.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"]
+
+
+def versions():
+    import torch
+
+    return (f"Python {platform.python_version()}, NumPy {np.__version__} with {kernels()}, torch {torch.__version__} "
+            f"({torch.backends.cpu.get_cpu_capability()})")
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def cpu_report(quick):
+    """Run everything on the CPU -> Markdown."""
+    cases = {name: case for name, case in CASES.items() if name in QUICK or not quick}
+    goals, times_table = [], []
+    for threads in [1] if quick else [1, None]:
+        for name, (shape, how) in cases.items():
+            say(f"{name}, {threads or 'all'} threads")
+            contestants = [*(WHOLE if isinstance(how, bool) else PIECES)]
+            times = in_a_process(race, threads, names=contestants, shape=shape, how=how, seconds=4 if quick else 20)
+            peaks = {}
+            if threads == 1 and shape[1] > 64 and how is True:
+                peaks = {other: in_a_process(alone, 1, name=other, shape=shape, how=how)["added"]
+                         for other in contestants}
+            for other in contestants:
+                ratio, median_ratio = ratios(times, NUMPY, other)
+                times_table.append([name, threads or "all", other, f"{1e3 * min(times[other]):.3f}",
+                                    f"{1e3 * statistics.median(times[other]):.3f}", f"{ratio:.2f}",
+                                    f"{median_ratio:.2f}", megabytes(peaks.get(other))])
+            for what, ours, other, goal in GOALS[name]:
+                if what == "memory" and peaks:
+                    ratio = peaks[ours] / peaks[other]
+                    goals.append([name, threads, f"memory of {ours} / {other}", f"{goal:.3f}", f"{ratio:.3f}", "",
+                                  verdict(ratio, goal)])
+                elif what == "time":
+                    ratio, median_ratio = ratios(times, ours, other)
+                    goals.append([name, threads or "all", f"{ours} / {other}", f"{goal:.3f}", f"{ratio:.3f}",
+                                  f"{median_ratio:.3f}", verdict(ratio, goal)])
+    exponents = [] if quick else growth(goals)
+    seconds = in_a_process(import_seconds)
+    goals.append(["import mha_lib", "", "seconds", "0.100", f"{seconds:.3f}", "", verdict(seconds, 0.1)])
+    return "\n\n".join([
+        f"Machine: {machine()}. {versions()}. float32, biases, causal unless it says otherwise.",
+        "### Goals\n\n" + table(["work", "threads", "ratio", "at most", "of minima", "median", "verdict"], goals),
+        NOTES,
+        "### All contestants\n\nRatio: the time of `mha_lib` in NumPy through this one's. MB: what one call adds to a fresh "
+        "process, on one thread.\n\n" + table(
+            ["work", "threads", "contestant", "min ms", "median ms", "ratio of minima", "median", "MB"], times_table),
+        *(["### Growth with n\n\nThe slope on log axes, one thread.\n\n"
+           + table(["what", "n", "exponent"], exponents)] if exponents else [])])
+
+
+def growth(goals):
+    """Exponents of time and memory -> rows; adds the goals about them."""
+    rows = []
+    for name, sizes in ((NUMPY, SIZES), (TORCH, SIZES), ("textbook NumPy", SIZES[:3])):
+        say(f"growth with n, {name}")
+        runs = [in_a_process(alone, 1, name=name, shape=(1, n, 256, 4), how=True, repeats=2) for n in sizes]
+        memory = exponent(sizes, [run["added"] for run in runs])
+        where = f"{sizes[0]} to {sizes[-1]}, d=256, h=4"
+        rows += [[f"memory of {name}", where, f"{memory:.2f}"],
+                 [f"time of {name}", where, f"{exponent(sizes, [run['seconds'] for run in runs]):.2f}"]]
+        if name == NUMPY:
+            process = runs[-1]["process"]
+            work = f"n={sizes[-1]}, d=256, h=4"
+            goals += [[work, 1, "MB of the whole process", "200", megabytes(process), "", verdict(process, 200e6)],
+                      [work, 1, "memory exponent in n", "1.050", f"{memory:.3f}", "", verdict(memory, 1.05)]]
+    say("growth with the number of tokens, with a cache and without")
+    sizes, names = [64, 128, 256, 512], [NUMPY, "recomputed"]
+    runs = [in_a_process(race, 1, names=names, shape=(1, n, 512, 8), how=1, seconds=0) for n in sizes]
+    for name, label in zip(names, ["decode, with a cache", "decode, recomputed"], strict=True):
+        slope = exponent(sizes, [min(times[name]) for times in runs])
+        rows.append([f"time of {label}", f"{sizes[0]} to {sizes[-1]}, d=512, h=8", f"{slope:.2f}"])
+    return rows
+
+
+def import_seconds():
+    """A fresh Python imports the package; NumPy, which is not ours, is there already."""
+    code = "import time, numpy; t = time.perf_counter(); import mha_lib.numpy_attention; print(time.perf_counter() - t)"
+    return float(subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout)
+
+
+def gpu_report(device="cuda", sizes=(512, 2048, 8192), longest=65536, seconds=3):
+    """Fused against explicit path on one device -> Markdown."""
+    import torch
+
+    rows, peaks = [], {}
+    for dtype in ("float32", "bfloat16", "float16"):
+        for n in (*sizes, *([longest] if dtype == "bfloat16" else [])):
+            say(f"{device}, {dtype}, n={n}")
+            names = ON_GPU[:2] if n == longest else ON_GPU  # a matrix of 8 x 65,536 x 65,536 fits on no card
+            times = race(names, (1, n, 512, 8), True, seconds, device=device, dtype=dtype)
+            for name in names:
+                peaks[dtype, n, name] = peak_bytes(prepare(name, (1, n, 512, 8), True, device, dtype))
+                ratio, median_ratio = ratios(times, TORCH, name)
+                rows.append([dtype, f"{n:,}", name, f"{1e3 * min(times[name]):.3f}",
+                             f"{1e3 * statistics.median(times[name]):.3f}", f"{ratio:.2f}", f"{median_ratio:.2f}",
+                             megabytes(peaks[dtype, n, name])])
+    fits = {name: exponent(sizes, [peaks["bfloat16", n, name] + 1 for n in sizes]) for name in (TORCH, "explicit torch")}
+    card = torch.cuda.get_device_name() if device == "cuda" else device
+    return "\n\n".join([
+        f"{card}, torch {torch.__version__}, CUDA {torch.version.cuda}. d=512, h=8, causal, biases; every row agreed with "
+        f"float64 within the rounding of its dtype.",
+        "Memory grows with n to the power " + ", ".join(f"{fit:.2f} ({name})" for name, fit in fits.items())
+        + f", n={sizes[0]} to {sizes[-1]} in bfloat16.",
+        table(["dtype", "n", "contestant", "min ms", "median ms", "ratio of minima", "median", "MB"], rows)])
+
+
+def store(text, on_gpu):
+    """Put one half of the report into its place and leave the other as it is."""
+    old = REPORT.read_text(encoding="utf-8") if REPORT.exists() else ""
+    cpu, _, gpu = old.partition(GPU_HEADING)
+    gpu = gpu.strip() or NO_GPU
+    cpu, gpu = (cpu.strip() or TITLE, text) if on_gpu else (f"{TITLE}\n\n{text}", gpu)
+    REPORT.parent.mkdir(exist_ok=True)
+    REPORT.write_text(f"{cpu}\n\n{GPU_HEADING}\n\n{gpu}\n", encoding="utf-8")
+    say(f"wrote {REPORT.relative_to(ROOT)}")
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="under two minutes; prints and writes nothing")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.child:
+        name, given = json.loads(options.child)
+        print(json.dumps(globals()[name](**given)))
+        return
+    if options.device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            sys.exit("torch finds no CUDA device here. On a machine that has one: python tools/bench.py --device cuda")
+        text = gpu_report(sizes=(512, 2048) if options.quick else (512, 2048, 8192), seconds=1 if options.quick else 3)
+    else:
+        text = cpu_report(options.quick)
+    print(text)
+    if not options.quick:
+        store(text, options.device == "cuda")
+
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--child":
-        n,a=json.loads(sys.argv[2])
-        print(json.dumps(globals()[n](**a)))
+    main()

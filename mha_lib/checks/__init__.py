@@ -17,13 +17,14 @@ import importlib.resources
 import inspect
 import io
 import textwrap
+import traceback
 import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mha_lib.checks.exercises import EXERCISES, PREDICTIONS
-from mha_lib.checks.structure import CRASHES, TYPES, Trial, leaves, plain, read, right
+from mha_lib.checks.structure import CRASHES, TYPES, Trial, leaves, plain, read, right, what_lined_up, what_met
 
 LINES, WIDTH = 4, 88
 MESSAGES = dict(line.split(": ", 1) for line in
@@ -143,12 +144,25 @@ def _holds_ellipsis(result):
     return result is None or result is ... or isinstance(result, (tuple, list)) and any(x is ... for x in result)
 
 
+def _tree(answer):
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(answer)))
+    except (OSError, TypeError, SyntaxError):           # no source to be had, or a lambda cut from its line
+        return ast.Module([], [])
+
+
+def _forgets_return(answer):
+    """Does the function work something out and have no return with a value?"""
+    tree = _tree(answer)
+    body = [line for function in tree.body if isinstance(function, ast.FunctionDef) for line in function.body]
+    works = any(not isinstance(line, ast.Pass) and not isinstance(getattr(line, "value", None), ast.Constant)
+                for line in body)
+    return works and not any(isinstance(x, ast.Return) and x.value for x in ast.walk(tree))
+
+
 def _has_blank(answer):
     """Does a ... still stand in the function, other than between the brackets of an index?"""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(answer)))
-    except (OSError, TypeError, SyntaxError):           # no source to be had, or a lambda cut from its line
-        return False
+    tree = _tree(answer)
     in_index = {id(x) for index in ast.walk(tree) if isinstance(index, ast.Subscript) for x in ast.walk(index.slice)}
     return any(isinstance(x, ast.Constant) and x.value is ... and id(x) not in in_index for x in ast.walk(tree))
 
@@ -165,7 +179,8 @@ class _Attempt:
             call = self.call(sizes)
             if not self.passes(call, sizes):
                 if sizes is self.exercise.cases[0] and (call.blank or _has_blank(self.answer)):
-                    return _not_attempted(self.name)
+                    forgets = call.error is None and not _has_blank(self.answer) and _forgets_return(self.answer)
+                    return _mistake(self.name, "returns-nothing") if forgets else _not_attempted(self.name)
                 id, values, hint = self.diagnose(call, sizes)
                 return _mistake(self.name, id, self.smallest(sizes), hint, **values)
         return self.afterwards()
@@ -207,7 +222,8 @@ class _Attempt:
     def passes(self, call, sizes):
         want = self.right(self.exercise.make(**sizes))
         if want is None:
-            return isinstance(call.error, (ValueError, AssertionError))
+            said = str(call.error)
+            return isinstance(call.error, ValueError) and all(str(x) in said for x in call.given.values())
         return call.parts is not None and right(call.parts, want)
 
     def diagnose(self, call, sizes):
@@ -229,6 +245,10 @@ class _Attempt:
 
     def diagnose_error(self, call, sizes):
         """Where the sizes of a friendlier case let it run, the result may say more than the error."""
+        args = self.exercise.make(**sizes)
+        if self.right(args) is None:        # an error was asked for, and this is another one
+            id = "numbers-not-named" if isinstance(call.error, ValueError) else "other-error"
+            return id, {"kind": type(call.error).__name__}, ""
         for words, friendly in self.exercise.friendly.items():
             if 1 in friendly.values():      # there too many different mistakes look the same
                 continue
@@ -238,10 +258,12 @@ class _Attempt:
                 if found:
                     return *found, f"(It stops with an error in general, and runs with {words}.)"
         id = next(id for id, fits in CRASHES.items() if fits(call.error))
-        args = self.exercise.make(**sizes)
-        shapes = [f"{name} {x.shape}" for name, x in args.items() if isinstance(x, np.ndarray)]
+        given = [f"{name} {x.shape}" if isinstance(x, np.ndarray) else f"{name} = {x}" for name, x in args.items()
+                 if not callable(x)]
         values = dict(error=textwrap.shorten(f"{type(call.error).__name__}: {call.error}", 90), library=self.library,
-                      shapes=", ".join(shapes) or "plain numbers", arguments=", ".join(args))
+                      given=", ".join(given), arguments=", ".join(args), line=_where(call.error),
+                      meeting=what_met(call.error, _lengths(sizes)),
+                      shapes=what_lined_up(call.error, _lengths(sizes)))
         hides = self.hidden_by(sizes)
         return id, values, f"It runs and is right with {hides}." if hides else ""
 
@@ -251,7 +273,7 @@ class _Attempt:
         fits = want is not None and all(call.parts[part].shape == want[part].shape for part in want)
         seen = self.exercise.look(args, call.parts) if self.exercise.look and fits else None
         return Trial(args, _lengths(sizes), call.parts, want, self.exercise.returns,
-                     lambda args: self.call_with(args).parts, seen, bool({"spread", "low"} & set(sizes)))
+                     lambda args: self.call_with(args).parts, self.right, seen, bool({"spread", "low"} & set(sizes)))
 
     def ask(self, trial):
         """id, values of the first diagnosis that has something to say, or None."""
@@ -304,6 +326,10 @@ class _Attempt:
                    if isinstance(x, np.ndarray) and not np.array_equal(plain(call.given[name]), x)]
         if changed:
             return _mistake(self.name, "in-place", names=", ".join(changed))
+        if extreme := self.exercise.extreme:
+            there = self.call(extreme)
+            if there.parts and self.exercise.diagnoses["finite-mask"](self.trial(there, extreme)):
+                return _mistake(self.name, "finite-mask", self.smallest(extreme))
         floats = any(isinstance(x, np.ndarray) and x.dtype.kind == "f" for x in args.values())
         if not floats or any(x.dtype.kind != "f" for x in call.parts.values()):
             return Verdict("correct", None, f"{self.name}: correct.")
@@ -342,6 +368,13 @@ def _lengths(sizes):
 
 
 # ------------------------------------------------------------------ words
+
+def _where(error):
+    """" in `scores @ V`": the line of the answer that stopped, or nothing where its source is not to be had."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]                  # the first one is ours
+    own = [frame.line for frame in frames if frame.filename == frames[0].filename and frame.line]
+    return f" in `{textwrap.shorten(own[-1], 60, placeholder=' ...')}`" if own else ""
+
 
 def _mistake(name, id, example=None, hint="", /, **values):
     message = MESSAGES.get(f"{name}.{id}") or MESSAGES[id]

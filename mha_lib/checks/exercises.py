@@ -13,15 +13,20 @@ from mha_lib import layers
 from mha_lib import numpy_attention as ours
 from mha_lib.checks import known
 from mha_lib.checks.structure import (
+    FACTOR,
     HEADS,
+    IGNORES,
+    LISTENS,
     MASKED,
     NEARLY,
     NUMBERS,
     ROW_SUMS,
     ROWS,
+    ROWS_SCALED,
     SCALE,
     SHAPES,
     Seen,
+    flattened,
     identity,
     not_a_number,
     not_boolean,
@@ -41,6 +46,7 @@ class Exercise(NamedTuple):
     diagnoses: dict             # id -> function of a Trial
     friendly: dict = {}         # words -> sizes on which some mistakes stay hidden; read only
     look: Callable | None = None    # arguments, parts -> Seen
+    extreme: dict | None = None     # sizes on which a mask that ends somewhere leaks; the rest need not be right there
 
 
 # ------------------------------------------------------------------ arguments
@@ -117,9 +123,9 @@ def _visible(B, n, h):
     return {"visible": known.causal(n) & _real(B, n)["real"][:, None, :], "h": h}
 
 
-def _empty_rows(n, m):
-    scores = _scores(n, m)["scores"]
-    scores[0, 1:] = scores[-1] = -np.inf
+def _empty_rows(n, m, spread=1):
+    scores = _scores(n, m, spread)["scores"]
+    scores[0, 1:] = scores[1, 0] = scores[-1] = -np.inf
     return {"scores": scores}
 
 
@@ -193,7 +199,8 @@ def _but(table, name):
 PARTS = {"parts-swapped": parts_swapped}
 INSIDE = {**ROWS, **SCALE}          # what weights give away, whether returned or worked back from the output
 INSIDE_ONE = _but(INSIDE, "divided-by-sqrt-d")      # for one head alone, which has no d
-LAST = {"overflow": overflow, **NUMBERS, **NEARLY, **ROW_SUMS}
+LARGE = {"overflow": overflow, "flattened": flattened}
+LAST = {**LARGE, **NUMBERS, **FACTOR, **NEARLY, **ROW_SUMS}
 SIMPLE = _only(NUMBERS, "nan", "constant")
 IDENTITY = {"identity": identity}
 ONE_NUMBER = {"not-one-number": not_one_number}
@@ -208,7 +215,8 @@ EXERCISES = {
         cases=[dict(n=5, d=9), dict(n=1, d=4)],
         small=[dict(n=1, d=2), dict(n=2, d=2)],
         diagnoses={**SHAPES, **PARTS, **known.diagnoses(known.PROJECT),
-                   "reused-projection": known.reused_projection, **NUMBERS}),
+                   "reused-projection": known.reused_projection, **NUMBERS, **FACTOR, **NEARLY, **IGNORES,
+                   **LISTENS}),
     "linear_weight_to_W": Exercise(
         lambda out, d: {"weight": _draw()(out, d)}, lambda weight: weight.T, {"W": "in, out"},
         cases=[dict(out=5, d=9), dict(out=4, d=4)],
@@ -230,15 +238,16 @@ EXERCISES = {
                dict(n=2, m=2, spread=2000)],
         diagnoses={**SHAPES, **SOME_ROWS, **_only(ROWS, "no-softmax", "no-exp", "uniform"),
                    **known.diagnoses(known.SOFTMAX), "other-base": known.other_base,
-                   "global-maximum": known.global_maximum, **LAST},
+                   "global-maximum": known.global_maximum, "other-function": known.other_function, **ROWS_SCALED,
+                   **_but(LAST, "off-by-a-factor")},
         friendly={"as many queries as keys": dict(n=5, m=5), "one query": dict(n=1, m=7)}, look=_look_at_shares),
     "attention": Exercise(
         _qkv, ours.attention, {"output": "n, d_v", "weights": "n, m"},
         cases=[dict(n=5, m=7, d_k=9), dict(n=4, m=6, d_k=8, d_v=3), dict(n=5, m=7, d_k=9, spread=3000),
                dict(n=1, m=1, d_k=1)],
         small=[dict(n=1, m=2, d_k=2), dict(n=2, m=2, d_k=2), dict(n=2, m=3, d_k=2), dict(n=1, m=2, d_k=2, spread=3000)],
-        diagnoses={**PARTS, **SHAPES, **IDENTITY, **INSIDE_ONE, **known.diagnoses(known.ATTENTION), **LAST,
-                   "outside-the-values": known.outside_the_values},
+        diagnoses={**PARTS, **SHAPES, **IDENTITY, **INSIDE_ONE, **known.diagnoses(known.ATTENTION), **ROWS_SCALED,
+                   **LAST, "outside-the-values": known.outside_the_values, **IGNORES, **LISTENS},
         friendly={"d_k = 4": dict(n=5, m=7, d_k=4), "d_k = 1": dict(n=5, m=7, d_k=1), "n = m": dict(n=5, m=5, d_k=9)},
         look=_look_at_weights),
     # 03 the scale
@@ -254,7 +263,7 @@ EXERCISES = {
         lambda d, h: {"d": d, "h": h}, _right_width, {"d_k": ""},
         cases=[dict(d=27, h=3), dict(d=10, h=3)],
         small=[dict(d=4, h=2), dict(d=3, h=2)],
-        diagnoses={"silent-remainder": known.silent_remainder, **ONE_NUMBER}),
+        diagnoses={"silent-remainder": known.silent_remainder, **ONE_NUMBER, "not-whole": known.not_whole}),
     "split_heads": Exercise(
         lambda n, h, d_k: {"X": _numbered(n, h * d_k), "h": h}, ours.split_heads, {"heads": "h, n, d_k"},
         cases=[dict(n=5, h=3, d_k=9), dict(n=4, h=2, d_k=5)],
@@ -270,14 +279,15 @@ EXERCISES = {
     "one_head": Exercise(
         _head, _right_head, {"output": "n, d_k"},
         cases=[dict(n=5, h=3, d_k=9), dict(n=4, h=2, d_k=8, a=0), dict(n=5, h=3, d_k=9, spread=30)],
-        small=[dict(n=2, h=2, d_k=1), dict(n=2, h=2, d_k=2), dict(n=3, h=2, d_k=2), dict(n=2, h=1, d_k=2, spread=1000)],
+        small=[dict(n=2, h=2, d_k=1), dict(n=2, h=2, d_k=2), dict(n=3, h=2, d_k=2), dict(n=2, h=1, d_k=2, spread=1000),
+               dict(n=3, h=1, d_k=2, spread=1000)],
         diagnoses={**SHAPES, **known.diagnoses(known.ONE_HEAD), "reused-projection": known.ONE_MATRIX_IN_HEAD,
-                   **INSIDE, **LAST},
+                   **INSIDE, "two-faults": known.ONE_HEAD_TWICE, **LAST, **IGNORES},
         friendly={"h = 1": dict(n=5, h=1, d_k=9), "d_k = 4": dict(n=5, h=3, d_k=4), "n = 1": dict(n=1, h=3, d_k=9)},
         look=_look_back_head),
     # 05 the whole layer
     "parameter_count": Exercise(
-        lambda d, h: {"d": d, "h": h}, lambda d, h: 4 * d * d, {"count": ""},
+        lambda d, h: {"d": d, "h": h}, lambda d, h: 4.0 * d * d, {"count": ""},       # a count may be a float
         cases=[dict(d=27, h=3), dict(d=16, h=2)],
         small=[dict(d=2, h=2), dict(d=4, h=2)],
         diagnoses={**ONE_NUMBER, **known.diagnoses(known.COUNT)}, friendly={"h = 1": dict(d=12, h=1)}),
@@ -285,11 +295,13 @@ EXERCISES = {
         _layer, lambda *args: _right_layer(*args).output, {"output": "B, n, d"},
         cases=[dict(B=2, n=5, h=3, d_k=9), dict(B=3, n=4, h=2, d_k=8), dict(B=2, n=5, h=3, d_k=9, spread=30)],
         small=[dict(B=1, n=1, h=1, d_k=2), dict(B=1, n=2, h=2, d_k=1), dict(B=1, n=2, h=1, d_k=2),
-               dict(B=1, n=2, h=2, d_k=2), dict(B=2, n=2, h=2, d_k=2), dict(B=1, n=2, h=1, d_k=2, spread=1000)],
+               dict(B=1, n=2, h=2, d_k=2), dict(B=2, n=2, h=2, d_k=2), dict(B=1, n=2, h=1, d_k=2, spread=1000),
+               dict(B=1, n=3, h=1, d_k=2, spread=1000)],
         diagnoses={**SHAPES, **IDENTITY, **known.diagnoses(known.ALL_AXES),
                    "samples-mixed": known.samples_mixed, "tokens-do-not-mix": known.tokens_do_not_mix,
                    **known.diagnoses(known.LAYER), "merged-astray": known.merged_astray,
-                   "reused-projection": known.ONE_MATRIX_IN_LAYER, **INSIDE, **HEADS, **LAST},
+                   "reused-projection": known.ONE_MATRIX_IN_LAYER, **INSIDE, **HEADS,
+                   "two-faults": known.LAYER_TWICE, **LAST, **IGNORES},
         friendly={"a single sequence": dict(B=1, n=5, h=3, d_k=9), "h = 1": dict(B=2, n=5, h=1, d_k=9),
                   "W_O the identity": dict(B=2, n=5, h=3, d_k=9, W_O=np.eye), "n = 1": dict(B=2, n=1, h=3, d_k=9),
                   "d_k = 4": dict(B=2, n=5, h=3, d_k=4), "B = h = n = d_k": dict(B=3, n=3, h=3, d_k=3)},
@@ -317,28 +329,32 @@ EXERCISES = {
         lambda n: {"n": n}, ours.causal_mask, {"mask": "n, n"},
         cases=[dict(n=5), dict(n=1), dict(n=8)],
         small=[dict(n=1), dict(n=2), dict(n=3)],
-        diagnoses={**SQUARE, **known.CODING, **known.PATTERN}),
+        diagnoses={**SQUARE, **known.CODING, **known.PATTERN, **known.ENTRIES}),
     "shifted_causal_mask": Exercise(
         lambda n, m: {"n": n, "m": m}, ours.causal_mask, {"mask": "n, m"},
         cases=[dict(n=3, m=7), dict(n=1, m=6), dict(n=4, m=4)],
         small=[dict(n=1, m=1), dict(n=1, m=2), dict(n=2, m=3)],
-        diagnoses={**SHAPES, **known.CODING, **known.PATTERN, **known.TOP_LEFT}, friendly={"n = m": dict(n=4, m=4)}),
+        diagnoses={**SHAPES, **known.CODING, **known.PATTERN, **known.TOP_LEFT, **known.ENTRIES},
+        friendly={"n = m": dict(n=4, m=4)}),
     "masked_attention": Exercise(
         lambda h, **sizes: _qkv(lead=(h,), **sizes),
         lambda Q, K, V: ours.attention(Q, K, V, ours.causal_mask(Q.shape[-2])),
         {"output": "h, n, d_k", "weights": "h, n, n"},
         cases=[dict(h=3, n=5, d_k=9), dict(h=2, n=4, d_k=8), dict(h=3, n=5, d_k=9, low=800)],
         small=[dict(h=1, n=1, d_k=2), dict(h=1, n=2, d_k=2), dict(h=2, n=2, d_k=2), dict(h=1, n=3, d_k=2),
-               dict(h=1, n=2, d_k=2, low=800)],
-        diagnoses={**PARTS, **SHAPES, **IDENTITY, **SOME_ROWS, **MASKED, **_only(ROWS, "queries-keys-swapped"),
-                   **HEADS, **SCALE, "finite-mask": known.leaks_on_low_scores, **known.diagnoses(known.MASKED),
-                   **LAST, "outside-the-values": known.outside_the_values},
-        friendly={"d_k = 4": dict(h=3, n=5, d_k=4), "h = n = d_k": dict(h=4, n=4, d_k=4)}, look=_look_at_weights),
+               dict(h=1, n=2, d_k=2, low=800), dict(h=1, n=3, d_k=2, spread=3000)],
+        diagnoses={**PARTS, **SHAPES, **IDENTITY, **SOME_ROWS, **ROWS_SCALED, **MASKED,
+                   **_only(ROWS, "queries-keys-swapped"), **HEADS, **SCALE, "finite-mask": known.leaks_on_low_scores,
+                   **known.diagnoses(known.MASKED), "future-leaks": known.future_leaks, **LAST,
+                   "outside-the-values": known.outside_the_values},
+        friendly={"d_k = 4": dict(h=3, n=5, d_k=4), "h = n = d_k": dict(h=4, n=4, d_k=4)}, look=_look_at_weights,
+        extreme=dict(h=3, n=5, d_k=9, spread=3000)),
     "guarded_softmax": Exercise(
         _empty_rows, ours.softmax, {"weights": "n, m"},
-        cases=[dict(n=5, m=7), dict(n=4, m=4)],
-        small=[dict(n=1, m=2), dict(n=2, m=2)],
-        diagnoses={**SHAPES, **known.EMPTY, **_only(ROWS, "softmax-over-queries"), **IDENTITY, **SIMPLE, **NEARLY},
+        cases=[dict(n=5, m=7), dict(n=4, m=4), dict(n=4, m=6, spread=2000)],
+        small=[dict(n=2, m=2), dict(n=3, m=2), dict(n=3, m=2, spread=2000)],
+        diagnoses={**SHAPES, **known.EMPTY, **_only(ROWS, "softmax-over-queries"), **IDENTITY,
+                   "overflow": overflow, **SIMPLE, **NEARLY},
         look=_look_at_shares),
     "combine_masks": Exercise(
         _real, lambda real: known.causal(real.shape[1]) & known.visible_keys(real), {"visible": "B, 1, n, n"},
@@ -361,7 +377,7 @@ EXERCISES = {
 # name -> the right value, and wrong ones that tell something; the question stands in the notebook
 PREDICTIONS = {
     "predict_parameters": (432, {"one-matrix": 144, "W_O-counted": 576, "words-counted": 180}),     # d = 12, n = 5
-    "predict_spread": (8, {"variance": 64, "already-scaled": 1, "half": 32}),                       # d_k = 64
+    "predict_spread": (8, {"variance": 64, "already-scaled": 1, "half": 32, "upside-down": 0.125}),     # d_k = 64
     "predict_scores_shape": ((2, 3, 5, 5), {                                                        # X (2, 5, 27)
         "no-heads": (2, 5, 5), "heads-last": (2, 5, 5, 3), "heads-attend": (2, 5, 3, 3), "widths": (2, 3, 5, 9),
         "no-batch": (3, 5, 5)}),

@@ -4,10 +4,12 @@ Each table belongs to one exercise: id -> wrong functions with the same outputs 
 here only where the result alone, in structure.py, does not already give the mistake away.
 """
 
+from itertools import combinations
+
 import numpy as np
 
 from mha_lib import layers
-from mha_lib.checks.structure import divisor, same
+from mha_lib.checks.structure import above, divisor, same, sum_to_one
 from mha_lib.numpy_attention import attention, attention_scores, causal_mask, merge_heads, softmax, split_heads
 
 
@@ -31,6 +33,22 @@ def _returns(wrong, trial):
 
 def _unit(X):
     return X / np.linalg.norm(X, axis=-1, keepdims=True)
+
+
+def two_faults(build, faults):
+    """A diagnosis: build(**parts) with two of its parts exchanged. faults: words -> {part: another}."""
+    def diagnosis(trial):
+        for (first, one), (second, other) in combinations(faults.items(), 2):
+            if not one.keys() & other.keys() and _returns(build(**one, **other), trial):
+                return {"first": first, "second": second}
+    return diagnosis
+
+
+SCALES = {
+    "scores are not scaled": {"scale": lambda d, h: 1},
+    "scores are divided by d_k": {"scale": lambda d, h: h / d},
+    "scores are divided by sqrt(d)": {"scale": lambda d, h: d ** -0.5},
+}
 
 
 # ------------------------------------------------------------------ 01 projections
@@ -61,6 +79,10 @@ COUNT = {
     "one-head-counted": [lambda d, h: 4 * d * (d // h), lambda d, h: 3 * d * (d // h)],
     "slices-counted": [lambda d, h: 4 * (d // h) ** 2, lambda d, h: 3 * (d // h) ** 2],
 }
+
+
+def not_whole(trial):
+    return trial.result.dtype.kind == "f" and trial.result == np.round(trial.result) and {"got": float(trial.result)}
 
 
 def silent_remainder(trial):
@@ -95,6 +117,12 @@ SOFTMAX = {
 def other_base(trial):
     found = divisor(trial.seen) if not trial.large else None
     return found is not None and not np.isclose(found, 1) and {"found": found}
+
+
+def other_function(trial):
+    """Positive, and each row sums to 1, but no power of one base gives such shares."""
+    weights = trial.result
+    return not trial.large and (weights >= 0).all() and sum_to_one(weights) and divisor(trial.seen) is None
 
 
 def global_maximum(trial):
@@ -161,9 +189,10 @@ def _columns(W, a, h):
     return W[:, a * d_k:(a + 1) * d_k]
 
 
-def _head_from(cut):
+def _head_from(cut=lambda X, W, a, h: X @ _columns(W, a, h), scale=lambda d, h: (d // h) ** -0.5):
     """One head whose Q, K and V are cut(X, W, a, h)."""
-    return lambda X, W_Q, W_K, W_V, a, h: attention(*(cut(X, W, a, h) for W in (W_Q, W_K, W_V)))[0]
+    return lambda X, W_Q, W_K, W_V, a, h: attention(
+        *(cut(X, W, a, h) for W in (W_Q, W_K, W_V)), scale=scale(len(W_Q), h))[0]
 
 
 def _head_with(matrices):
@@ -176,12 +205,28 @@ def _scores_of_all(scale):
         X @ W_Q, X @ W_K, X @ _columns(W_V, a, h), scale=scale(len(W_Q), h))[0]
 
 
+def _head_further(by):
+    return lambda X, W, a, h: X @ _columns(W, (a + by) % h, h)
+
+
+def _every_hth(X, W, a, h):
+    return X @ W[:, a::h]
+
+
+def _own_slice(X, W, a, h):
+    return _columns(X, a, h) @ _columns(_columns(W, a, h).T, a, h).T
+
+
+def _rows(X, W, a, h):
+    return X @ _columns(W.T, a, h)
+
+
 ONE_HEAD = {
-    "next-head": [_head_from(lambda X, W, a, h: X @ _columns(W, (a + 1) % h, h)),
-                  _head_from(lambda X, W, a, h: X @ _columns(W, (a - 1) % h, h))],
-    "every-h-th-column": [_head_from(lambda X, W, a, h: X @ W[:, a::h])],
-    "sliced-input": [_head_from(lambda X, W, a, h: _columns(X, a, h) @ _columns(_columns(W, a, h).T, a, h).T)],
-    "transposed-weight": [_head_from(lambda X, W, a, h: X @ _columns(W.T, a, h))],
+    "next-head": [_head_from(_head_further(1)), _head_from(_head_further(-1))],
+    "every-h-th-column": [_head_from(_every_hth)],
+    "begins-at-a": [_head_from(lambda X, W, a, h: X @ W[:, a:a + len(W) // h])],
+    "sliced-input": [_head_from(_own_slice)],
+    "transposed-weight": [_head_from(_rows)],
     "scores-of-all-heads": [_scores_of_all(lambda d, h: d ** -0.5), _scores_of_all(lambda d, h: (d // h) ** -0.5),
                             _scores_of_all(lambda d, h: 1)],
     "keys-as-values": [_head_with(lambda W_Q, W_K, W_V: (W_Q, W_K, W_K))],
@@ -189,6 +234,15 @@ ONE_HEAD = {
         *((X @ W).reshape(h, len(X), -1)[a] for W in (W_Q, W_K, W_V)))[0]],
     "keys-values-swapped": [_head_with(lambda W_Q, W_K, W_V: (W_Q, W_V, W_K))],
 }
+
+
+ONE_HEAD_TWICE = two_faults(_head_from, SCALES | {
+    "the columns are those of the next head": {"cut": _head_further(1)},
+    "the columns are those of the head before": {"cut": _head_further(-1)},
+    "the head takes every h-th column": {"cut": _every_hth},
+    "X itself is cut": {"cut": _own_slice},
+    "rows of the matrices are taken for columns": {"cut": _rows},
+})
 
 
 def one_matrix_for_two(head):
@@ -199,12 +253,21 @@ def one_matrix_for_two(head):
 
 # ------------------------------------------------------------------ 05 the whole layer
 
-def _layer(cut=split_heads, join=merge_heads, matrices=lambda *Ws: Ws):
+def _layer(cut=split_heads, join=merge_heads, matrices=lambda *Ws: Ws, out=lambda W_O: W_O, scale=None, plus=0):
     """The sublayer with exchangeable parts, to build wrong ones from."""
     def wrong(X, W_Q, W_K, W_V, W_O, h):
         *Ws, W_O = matrices(W_Q, W_K, W_V, W_O)
-        return join(attention(*(cut(X @ W, h) for W in Ws))[0]) @ W_O
+        heads = attention(*(cut(X @ W, h) for W in Ws), scale=scale and scale(len(W_O), h))[0]
+        return join(heads) @ out(W_O) + plus * X
     return wrong
+
+
+def _no_matrix(W):
+    return np.eye(len(W))
+
+
+def _turned(W_Q, W_K, W_V, W_O):
+    return W_Q.T, W_K.T, W_V.T, W_O
 
 
 def _cut_by_reshape(X, h):
@@ -222,11 +285,6 @@ def _cut_every_hth(X, h):
 
 def _join_every_hth(heads):
     return np.moveaxis(heads, -3, -1).reshape(*heads.shape[:-3], heads.shape[-2], -1)
-
-
-def _mean_weights(X, W_Q, W_K, W_V, W_O, h):
-    Q, K, V = (split_heads(X @ W, h) for W in (W_Q, W_K, W_V))
-    return merge_heads(attention(Q, K, V)[1].mean(axis=-3, keepdims=True) @ V) @ W_O
 
 
 def _as_by_T(K):
@@ -247,7 +305,7 @@ def _blocks(W, h):
 
 
 LAYER = {
-    "no-W_O": [_layer(matrices=lambda W_Q, W_K, W_V, W_O: (W_Q, W_K, W_V, np.eye(len(W_O))))],
+    "no-W_O": [_layer(out=_no_matrix)],
     "split-by-reshape": [_layer(cut=_cut_by_reshape)],
     "merge-by-reshape": [_layer(join=_join_by_reshape)],
     "split-and-merge-by-reshape": [_layer(cut=_cut_by_reshape, join=_join_by_reshape)],
@@ -256,15 +314,23 @@ LAYER = {
     "one-head-only": [lambda X, W_Q, W_K, W_V, W_O, h: _layer()(X, W_Q, W_K, W_V, W_O, 1),
                       lambda X, W_Q, W_K, W_V, W_O, h: attention(
                           X @ W_Q, X @ W_K, X @ W_V, scale=(len(W_Q) // h) ** -0.5)[0] @ W_O],
-    "residual-added": [lambda X, *rest: X + _layer()(X, *rest)],
-    "heads-averaged": [_mean_weights],
-    "transposed-weight": [_layer(matrices=lambda W_Q, W_K, W_V, W_O: (W_Q.T, W_K.T, W_V.T, W_O)),
-                          _layer(matrices=lambda *Ws: [W.T for W in Ws])],
-    "W_O-transposed": [_layer(matrices=lambda W_Q, W_K, W_V, W_O: (W_Q, W_K, W_V, W_O.T))],
+    "residual-added": [_layer(plus=1)],
+    "transposed-weight": [_layer(matrices=_turned), _layer(matrices=_turned, out=np.transpose)],
+    "W_O-transposed": [_layer(out=np.transpose)],
     "keys-as-values": [_layer(matrices=lambda W_Q, W_K, W_V, W_O: (W_Q, W_K, W_K, W_O))],
     "keys-values-swapped": [_layer(matrices=lambda W_Q, W_K, W_V, W_O: (W_Q, W_V, W_K, W_O))],
     "sliced-input": [lambda X, *Ws, cut=_blocks: _layer()(X, *(cut(W, Ws[-1]) for W in Ws[:3]), *Ws[3:])],
 }
+LAYER_TWICE = two_faults(_layer, SCALES | {
+    "heads are cut by a reshape": {"cut": _cut_by_reshape},
+    "each head takes every h-th column": {"cut": _cut_every_hth},
+    "heads are merged by a reshape": {"join": _join_by_reshape},
+    "merging shuffles the columns of all heads": {"join": _join_every_hth},
+    "W_Q, W_K and W_V are transposed": {"matrices": _turned},
+    "W_O is missing": {"out": _no_matrix},
+    "W_O is transposed": {"out": np.transpose},
+    "X is added to the result": {"plus": 1},
+})
 ONE_MATRIX_IN_HEAD = one_matrix_for_two(_head_with)
 ONE_MATRIX_IN_LAYER = one_matrix_for_two(lambda pair: _layer(matrices=lambda *Ws: (*pair(*Ws[:3]), Ws[3])))
 
@@ -353,6 +419,7 @@ SUBLAYER = {
     "no-norm": [lambda X, f, norm: X + f(X)],
     "norm-after-f": [lambda X, f, norm: X + norm(f(X))],
     "f-left-out": [lambda X, f, norm: X + norm(X)],
+    "f-twice": [lambda X, f, norm: X + f(f(norm(X)))],
     "f-of-the-sum": [lambda X, f, norm: f(X + norm(X))],
 }
 
@@ -381,7 +448,12 @@ MASKED = {
 
 
 def leaks_on_low_scores(trial):
-    return trial.large and (np.triu(np.nan_to_num(trial.got["weights"]), 1) > 1e-9).any()
+    return trial.large and (above(trial.got["weights"]) > 1e-9).any()
+
+
+def future_leaks(trial):
+    share = above(trial.got["weights"]).max()
+    return sum_to_one(trial.got["weights"]) and share > 1e-12 and {"share": share}
 
 
 def _values(test):
@@ -414,6 +486,28 @@ PATTERN = {
     "one-future-token": _blocks_where(lambda ones, past: np.triu(ones, past + 2)),
     "past-blocked": _blocks_where(lambda ones, past: np.tril(ones, past - 1), lambda ones, past: np.tril(ones, past)),
 }
+
+
+def _entry(wrong):
+    """A diagnosis: the first entry where wrong(mine blocks, the right one blocks) holds."""
+    def diagnosis(trial):
+        found = np.argwhere(wrong(np.isneginf(trial.result), np.isneginf(trial.want["mask"])))
+        return len(found) > 0 and dict(zip("ij", found[0].tolist(), strict=True))
+    return diagnosis
+
+
+def adds_to_visible(trial):
+    """Blocked where it should be, but what is added elsewhere is not 0."""
+    seen = trial.result[np.isfinite(trial.result)]
+    right = np.array_equal(np.isneginf(trial.result), np.isneginf(trial.want["mask"]))
+    return right and seen.any() and {"value": seen[seen != 0][0]}
+
+
+ENTRIES = {
+    "adds-to-visible": adds_to_visible,
+    "entry-open": _entry(lambda mine, right: right & ~mine),
+    "entry-blocked": _entry(lambda mine, right: mine & ~right),
+}
 TOP_LEFT = {"top-left-aligned": _blocks_where(lambda ones, past: np.triu(ones, 1))}
 
 
@@ -444,12 +538,14 @@ def no_head_axis(trial):
     return trial.result.shape == (B, n, n)
 
 
-TO_SDPA = {"inverted": [lambda mask: mask != 0], "all-true": [lambda mask: np.ones(mask.shape, bool)]}
+TO_SDPA = {"inverted": [lambda mask: mask != 0], "all-true": [lambda mask: np.ones(mask.shape, bool)],
+           "mask-turned": [lambda mask: mask.T == 0]}
 
 TO_MHA = {
     "inverted": [lambda visible, h: np.repeat(visible, h, axis=0)],
     "heads-first": [lambda visible, h: np.concatenate([~visible] * h)],
     "inverted-and-heads-first": [lambda visible, h: np.concatenate([visible] * h)],
+    "mask-turned": [lambda visible, h: ~np.repeat(visible.swapaxes(1, 2), h, axis=0)],
 }
 
 
@@ -463,5 +559,5 @@ def _empty_rows(test):
 EMPTY = {
     "empty-row-nan": _empty_rows(lambda empty, rest: np.isnan(empty).all()),
     "empty-row-uniform": _empty_rows(lambda empty, rest: np.allclose(empty, 1 / empty.shape[-1])),
-    "all-rows-zero": _empty_rows(lambda empty, rest: not rest.any()),
+    "all-rows-zero": _empty_rows(lambda empty, rest: not rest.any(axis=-1).all()),
 }

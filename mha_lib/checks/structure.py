@@ -4,6 +4,7 @@ A diagnosis looks at a Trial and returns False or None, True, or the values for 
 stand in dicts, id -> diagnosis, and are asked in order.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ class Trial(NamedTuple):
     want: dict | None           # part -> array, or None where an error was right
     returns: dict               # part -> axes, "n, m"
     ask: Callable               # args -> parts, or None where the answer fails
+    due: Callable               # args -> the right parts
     seen: Seen | None
     large: bool                 # scores far from 0, where exp overflows
 
@@ -51,8 +53,9 @@ def same(got, want):
 
 
 def right(got, want):
-    """Every part is what was asked; a mask of True and False is not one of 1 and 0."""
-    return all(same(got[part], x) and (got[part].dtype == bool) == (x.dtype == bool) for part, x in want.items())
+    """Every part is what was asked; a mask of True and False is not one of 1 and 0, nor a width a float."""
+    return all(same(got[part], x) and (got[part].dtype == bool) == (x.dtype == bool)
+               and (got[part].dtype.kind != "f" or x.dtype.kind == "f") for part, x in want.items())
 
 
 # ------------------------------------------------------------------ errors
@@ -61,19 +64,45 @@ def _says(*words):
     return lambda error: any(word in str(error).lower() for word in words)
 
 
+def _wants_others(error):
+    return isinstance(error, TypeError) and "()" in str(error) and "argument" in str(error)
+
+
 CRASHES = {                     # id -> does it fit the exception?
     "undefined-name": lambda error: isinstance(error, NameError),
     "other-library": _says("must be tensor, not", "invalid combination of arguments", "'numpy.ndarray' object has no",
                            "'tensor' object has no", "call numpy() on tensor"),
-    "arguments": lambda error: isinstance(error, TypeError) and "()" in str(error) and "argument" in str(error),
+    "arguments": lambda error: _wants_others(error) and error.__traceback__.tb_next is None,    # it never began
+    "inner-arguments": lambda error: _wants_others(error),
     "endless": lambda error: isinstance(error, RecursionError),
     "quits": lambda error: isinstance(error, SystemExit),
+    "other-dtype": _says("same dtype", "expected scalar type"),
     "product-does-not-fit": _says("matmul", "mat1 and mat2", "not aligned", "expected size for first two dimensions"),
     "does-not-broadcast": _says("broadcast", "must match the size", "must match except in dimension"),
     "reshape-does-not-fit": _says("cannot reshape", "invalid for input of size"),
     "view-of-moved-axes": _says("view size is not compatible"),
     "raises": lambda error: True,
 }
+
+
+PRODUCTS = [                    # how a product says which lengths should have met, and which of the two is the left one
+    (r"size (\d+) is different from (\d+)", 1), (r"(\d+) \(dim \d+\) != (\d+) \(dim \d+\)", 0),
+    (r"\(\d+x(\d+) and (\d+)x\d+\)", 0), (r"\[\d+, (\d+)\] but got: \[\d+, (\d+)\]", 0)]
+
+
+def what_met(error, sizes):
+    """", with 9 (d) on its left and 5 (n) on its right" from the text of an error, or nothing."""
+    for pattern, left in PRODUCTS:
+        if found := re.search(pattern, str(error)):
+            a, b = (f"{length} {name_axes([int(length)], sizes)}" for length in found.groups()[::-1 if left else 1])
+            return f", with {a} on its left and {b} on its right"
+    return ""
+
+
+def what_lined_up(error, sizes):
+    """The shapes in the text of an error, each with the names of its axes."""
+    shapes = [[int(x) for x in shape.split(",") if x] for shape in re.findall(r"\(([\d,]+)\)", str(error))]
+    return " and ".join(f"{tuple(shape)}, which reads {name_axes(shape, sizes)}," for shape in shapes)
 
 
 # ------------------------------------------------------------------ what came back
@@ -93,6 +122,7 @@ def _lazy(result, returns, library):
 
 def _too_few(result, returns, library):
     several = hasattr(result, "__len__") and hasattr(result, "__getitem__") and getattr(result, "ndim", 1)
+    several = several and not isinstance(result, dict)
     if len(returns) == 1 or several and len(result) == len(returns):
         return False
     kind = f"{len(result)} things" if isinstance(result, (tuple, list)) else f"one thing, {_kind(result)}"
@@ -137,10 +167,10 @@ def read(result, returns):
 
 # ------------------------------------------------------------------ shapes, axis by axis
 
-def name_axes(shape, sizes):
-    """(7, 5) -> "(m, n)": lengths by the names they have here, products of two included."""
+def name_axes(shape, sizes, asked=()):
+    """(7, 5) -> "(m, n)": lengths by the names they have here, products of two included; those of `asked` first."""
     names = {length * other: f"{a}*{b}" for a, length in sizes.items() for b, other in sizes.items()}
-    names |= {1: "1"} | {length: name for name, length in reversed(sizes.items())}
+    names |= {1: "1"} | {length: name for name, length in reversed(sizes.items())} | dict(asked)
     return "(" + ", ".join(names.get(length, str(length)) for length in shape) + ")"
 
 
@@ -149,7 +179,8 @@ def _shape_is(fits):
         for part, axes in trial.returns.items():
             got, want = trial.got[part].shape, trial.want[part].shape
             if got != want:     # the first wrong part decides
-                reads = name_axes(got, trial.sizes)
+                asked = [pair for pair in zip(want, axes.split(", "), strict=True) if not pair[1].isdigit()]
+                reads = name_axes(got, trial.sizes, asked)
                 return fits(got, want) and dict(part=part, got=got, want=want, axes=axes, reads=reads)
     return diagnosis
 
@@ -202,6 +233,10 @@ def overflow(trial):
     return trial.large and not all(np.isfinite(x).all() for x in trial.got.values())
 
 
+def flattened(trial):
+    return trial.large and all(np.isfinite(x).all() for x in trial.got.values())
+
+
 def cut_to_integers(trial):
     """Whole numbers, each next to the right one."""
     for part, want in trial.want.items():
@@ -216,6 +251,40 @@ def rounded(trial):
         off = np.abs(trial.got[part] - want).max()
         if not same(trial.got[part], want):
             return off < 0.01 and {"part": part, "off": off}
+
+
+def off_by_a_factor(trial):
+    """The first stage that differs is the right one times a number."""
+    for part, want in reversed(trial.want.items()):
+        got = trial.got[part]
+        if not same(got, want):
+            factor = (got * want).sum() / (want * want).sum()
+            fits = want.size > 1 and abs(factor) > 1e-9 and same(got, factor * want)
+            return fits and {"part": part, "factor": factor, "equals": reading(factor, trial.sizes)}
+
+
+# ------------------------------------------------------------------ what moves what
+
+def _moved(trial, name):
+    """(part, moved, should move) for every part, when the argument `name` changes a little."""
+    x = trial.args[name]
+    args = trial.args | {name: x + 0.1 * np.cos(np.arange(x.size)).reshape(x.shape)}
+    mine, due = trial.ask(args), trial.due(args)
+    return [(part, not same(mine[part], trial.got[part]), not same(due[part], trial.want[part])) for part in due]
+
+
+def _by_moving(fits):
+    def diagnosis(trial):
+        for name, x in trial.args.items():
+            if isinstance(x, np.ndarray) and x.dtype.kind == "f":
+                for part, moves, should in _moved(trial, name):
+                    if fits(moves, should):
+                        return {"part": part, "name": name}
+    return diagnosis
+
+
+IGNORES = {"ignores": _by_moving(lambda moves, should: should and not moves)}
+LISTENS = {"listens": _by_moving(lambda moves, should: moves and not should)}
 
 
 NUMBERS = {"nan": not_a_number, "cut-to-integers": cut_to_integers, "constant": constant}
@@ -258,7 +327,9 @@ def _precedence(trial):
             return {"equals": equals}
 
 
-COINCIDENCES = {                # other numbers that a wrong scale may come from
+COINCIDENCES = {                # numbers that a wrong scale may come from
+    "sqrt(d_k)": lambda d_k, **_: d_k ** 0.5,
+    "d_k": lambda d_k, **_: d_k,
     "sqrt(n)": lambda n, **_: n ** 0.5,
     "sqrt(m)": lambda m, **_: m ** 0.5,
     "sqrt(h)": lambda h, **_: h ** 0.5,
@@ -266,24 +337,32 @@ COINCIDENCES = {                # other numbers that a wrong scale may come from
     "m": lambda m, **_: m,
     "h": lambda h, **_: h,
     "d": lambda d, **_: d,
-    "d / 2": lambda d, **_: d / 2,
+    "sqrt(d)": lambda d, **_: d ** 0.5,
+    "half of d": lambda d, **_: d / 2,
+    "sqrt(2 d_k)": lambda d_k, **_: (2 * d_k) ** 0.5,
     "d_k squared": lambda d_k, **_: d_k ** 2,
     "the fourth root of d_k": lambda d_k, **_: d_k ** 0.25,
-    "the whole part of sqrt(d_k)": lambda d_k, **_: int(d_k ** 0.5),
+    "the whole part of sqrt(d_k)": lambda d_k, **_: int(d_k ** 0.5) if d_k ** 0.5 % 1 else np.nan,
 }
+
+
+def reading(number, sizes):
+    """", which is sqrt(n) here", where the number is one that these sizes give, or one over it; else nothing."""
+    found = []
+    for name, value in COINCIDENCES.items():
+        try:
+            known = value(**sizes)
+        except TypeError:       # this exercise has no such size
+            continue
+        found += [words for words, x in ((name, known), (f"1 / {name}", 1 / known)) if np.isclose(number, x, rtol=1e-6)]
+    return f", which is {' or '.join(found[:2])} here" if found and number != 1 else ""
 
 
 def wrong_scale(trial):
     found, d_k = divisor(trial.seen) if trial.seen else None, trial.sizes["d_k"]
     if found is None or np.isclose(found, d_k ** 0.5, rtol=1e-6):
         return False
-    for name, value in COINCIDENCES.items():
-        try:
-            if np.isclose(found, value(**trial.sizes), rtol=1e-6):
-                return {"found": found, "equals": f", which is {name} here", "d_k": d_k}
-        except TypeError:       # this exercise has no such size
-            pass
-    return {"found": found, "equals": "", "d_k": d_k}
+    return {"found": found, "equals": reading(found, trial.sizes), "d_k": d_k}
 
 
 SCALE = {
@@ -345,6 +424,17 @@ def _twice(w, trial):
                for scale in (1, trial.sizes.get("d_k", 1) ** -0.5))
 
 
+def _same_in_all_heads(w, trial):
+    return not trial.large and w.shape[-3] > 1 and np.allclose(w, w[..., :1, :, :], atol=1e-9)
+
+
+def _one_row_sum(w, trial):
+    total = w.sum(axis=-1).flat[0]
+    fits = np.isfinite(w).all() and np.ptp(w) > 0 and w.shape[-2] > 1 and np.allclose(w.sum(axis=-1), total)
+    wrong = abs(total) > 1e-6 and not np.isclose(total, 1, atol=1e-6)
+    return fits and wrong and {"total": total, "equals": reading(total, trial.sizes)}
+
+
 def _row_sums(w, trial):
     return np.isfinite(w).all() and not sum_to_one(w) and {"total": w.sum(axis=-1).flat[0]}
 
@@ -360,9 +450,11 @@ ROWS = {
     "causal-unasked": on_weights(_future_empty),
     "softmax-twice": on_weights(_twice),
 }
-HEADS = {"softmax-over-heads": _only_over(-3)}
+HEADS = {"softmax-over-heads": _only_over(-3), "heads-averaged": on_weights(_same_in_all_heads)}
+FACTOR = {"off-by-a-factor": off_by_a_factor}
 NEARLY = {"rounded": rounded}
 ROW_SUMS = {"row-sums": on_weights(_row_sums)}
+ROWS_SCALED = {"rows-scaled": on_weights(_one_row_sum)}
 
 
 # ------------------------------------------------------------------ weights under a causal mask
