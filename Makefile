@@ -8,7 +8,7 @@ FIND_PYTHON = for test in 'import ensurepip, sys, venv; sys.exit(sys.version_inf
 PYTHON ?= $(shell $(FIND_PYTHON))
 VENV_PYTHON = .venv/bin/python
 
-.PHONY: help lab test ci notebooks execute links environment
+.PHONY: help lab test ci notebooks execute bench links environment
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -26,6 +26,9 @@ notebooks: environment  ## for authors: run the notebooks anew and store the out
 
 execute: environment  ## run all notebooks, store nothing, show seconds and memory of each
 	@$(VENV_PYTHON) tools/notebooks.py execute $(NB)
+
+bench: environment  ## time and memory against the goals -> docs/benchmarks.md (QUICK=1 prints only; DEVICE=cuda)
+	@$(VENV_PYTHON) tools/bench.py $(if $(QUICK),--quick) $(if $(DEVICE),--device $(DEVICE))
 
 links: environment  ## for authors: stamp the repository and version into all links (REPO=owner/name)
 	@$(VENV_PYTHON) tools/links.py $(REPO)

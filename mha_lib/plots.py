@@ -154,8 +154,8 @@ def plot_matrices(matrices, rows, columns, signs=""):
     for ax, sign in zip(axes[1:], signs, strict=False):
         ax.text(-0.03, 0.5, sign, transform=ax.transAxes, ha="right", va="center", fontsize=14, color=INK)
     between = f" Between them: {' '.join(signs)}." if signs else ""
-    shape = f"{len(arrays)} matrices, {n} rows by {d} columns each, zeros left out.{between} "
-    return Picture(figure, shape + " ".join(parts))
+    many = f"{len(arrays)} matrices, {n} rows by {d} columns each" if len(arrays) > 1 else f"{n} rows by {d} columns"
+    return Picture(figure, f"{many}, zeros left out.{between} " + " ".join(parts))
 
 
 def plot_shapes(*shapes, unit=None):
@@ -189,17 +189,18 @@ def plot_shapes(*shapes, unit=None):
     return Picture(figure, f"Shapes drawn to scale, rows down and columns across: {chain}.")
 
 
-def plot_lines(x, measured, predicted=None, *, xlabel, ylabel, log="", title=""):
+def plot_lines(x, measured, predicted=None, *, xlabel, ylabel, log="", title="", words=None):
     """Measured points over predicted lines: two dicts name -> values at x; log is "", "x", "y" or "xy" -> Picture.
 
-    A prediction with the name of a measurement takes its colour.
+    A prediction with the name of a measurement takes its colour. words: a verdict to say in place of values that differ
+    between machines, such as times.
     """
     figure = Figure((6.4, 3.8), layout="constrained")
     ax = figure.subplots()
-    words = _lines(ax, x, measured, predicted or {}, xlabel, ylabel, log)
+    values = _lines(ax, x, measured, predicted or {}, xlabel, ylabel, log)
     ax.set_title(title)
     ax.legend(frameon=False)
-    return Picture(figure, words)
+    return Picture(figure, f"{ylabel} against {xlabel}. {words}" if words else values)
 
 
 def plot_line_panels(x, panels, *, xlabel, log=""):

@@ -6,6 +6,7 @@ changed in place. Errors are those of rules.py. Formula and scale: Vaswani et al
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -117,7 +118,7 @@ def fast_attention(Q, K, V, causal=False):
     n, m = Q.shape[-2], K.shape[-2]
     if causal:
         rules.causal_lengths(n, m)
-    batch = torch.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2])
+    batch = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2])       # torch's own loads sympy: 1 s, 40 MB
     flat = (-1, *batch[-1:]) if batch else (1, 1)       # the CPU kernel takes (batch, h, n, d_k) and nothing else
     Q, K, V = (x.expand(*batch, *x.shape[-2:]).reshape(*flat, *x.shape[-2:]) for x in (Q, K, V))
     if n == m or n == 1 or not causal:                  # a single last query sees every key

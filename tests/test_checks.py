@@ -80,6 +80,12 @@ def test_the_example_is_small_and_shows_the_mistake(name):
         assert repr(example.yours) != repr(example.right)
 
 
+def test_the_last_resort_says_what_is_right():
+    verdict = check("split_heads", lambda X, h: np.stack([X[:, :X.shape[1] // h]] * h))
+    assert verdict.mistake == "different" and "Along the axis h, 0 is right and 1, 2 wrong." in verdict.message.replace(
+        "\n", " ")
+
+
 def test_the_smallest_example_is_taken():
     example = check("attention_scores", lambda Q, K: Q @ K.T).example
     assert example.arguments["Q"].shape == (1, 2) and example.arguments["K"].shape == (1, 2)
@@ -177,6 +183,8 @@ def refuses_all(d, h):
 
 
 @pytest.mark.parametrize(("answer", "mistake"), [
+    (lambda d, h: ValueError(d, h) if d % h else d // h, "silent-remainder"),
+    (lambda d, h: None if d % h else d // h, "silent-remainder"),
     (stops_by_assert, "other-error"), (stops_without_the_numbers, "numbers-not-named"), (refuses_all, "raises")])
 def test_the_error_asked_for_is_another_one(answer, mistake):
     verdict = check("head_width", answer)

@@ -93,7 +93,7 @@ HOW = {
     "identity": [dict(mix=lambda w, Q, K, V: Q)],
     "queries-as-values": [dict(mix=lambda w, Q, K, V: w @ Q)],
     "summed-over-queries": [dict(mix=lambda w, Q, K, V: w.swapaxes(-1, -2) @ V)],
-    "outside-the-values": [dict(mix=lambda w, Q, K, V: w @ V + 5)],
+    "outside-the-values": [dict(mix=lambda w, Q, K, V: w @ (3 * V + K))],
     "off-by-a-factor": [dict(mix=lambda w, Q, K, V: w @ V * V.shape[-1] ** -0.5), dict(mix=lambda w, Q, K, V: -w @ V)],
     "rows-scaled": [dict(share=lambda s: soft(s) / 3)],
     "flattened": [dict(share=lambda s: soft(np.clip(s, -50, 50)))],
@@ -261,7 +261,8 @@ WRONG = {
         "parts-swapped": [lambda X, *W: project(X, *W)[::-1]],
         "transposed-weight": [lambda X, W_Q, W_K, W_V: ((W_Q @ X.T).T, (W_K @ X.T).T, (W_V @ X.T).T)],
         "no-projection": [lambda X, *W: (X, X, X)],
-        "off-by-a-factor": [lambda X, *W: [x / 3 for x in project(X, *W)]],
+        "off-by-a-factor": [lambda X, *W: [x / 3 for x in project(X, *W)],
+                            lambda X, *W: [x + 1 for x in project(X, *W)]],
         "rounded": [lambda *a: [x.round(2) for x in project(*a)]],
         "ignores": [lambda X, W_Q, W_K, W_V: (X @ W_Q, X @ W_K, X), lambda X, q, k, v: (X @ q, X @ k, X @ (q + k) / 2)],
         "listens": [lambda X, W_Q, W_K, W_V: (X @ W_Q, X @ W_Q @ W_K, X @ W_V)],
@@ -326,6 +327,7 @@ WRONG = {
            for id in ("no-scale", "divided-by-d_k", "divided-by-sqrt-d", "upside-down", "precedence", "minus")},
         "wrong-scale": [lambda d, h: 1 / 8, lambda d, h: h ** -0.5, lambda d, h: 1 / h],
         "not-one-number": [lambda d, h: np.array([0.1, 0.2])],
+        "zero-scale": [lambda d, h: 1 // (d // h) ** 0.5],
         "nan": [lambda d, h: np.nan],
     },
     "head_width": {
@@ -423,6 +425,7 @@ WRONG = {
         "nan": [lambda heads, W_O: np.sqrt(parts(heads, W_O))],
         "cut-to-integers": [lambda heads, W_O: into_integers(parts(heads, W_O))],
         "constant": [lambda heads, W_O: parts(heads, W_O) * 0],
+        "off-by-a-factor": [lambda heads, W_O: parts(heads, W_O) / len(heads)],
     },
     "layer_norm": {
         **shapes(norm, **AXES),
@@ -448,7 +451,8 @@ WRONG = {
     "sublayer": {
         **shapes(lambda X, f, norm: X + f(norm(X)), **AXES),
         "identity": [lambda X, f, norm: X],
-        "post-norm": [lambda X, f, norm: norm(X + f(X))],
+        "post-norm": [lambda X, f, norm: norm(X + f(X)), lambda X, f, norm: norm(X + f(norm(X)))],
+        "subtracted": [lambda X, f, norm: X - f(norm(X)), lambda X, f, norm: f(norm(X)) - X],
         "no-residual": [lambda X, f, norm: f(norm(X))],
         "normalised-stream": [lambda X, f, norm: norm(X) + f(norm(X))],
         "no-norm": [lambda X, f, norm: X + f(X)],
@@ -518,7 +522,9 @@ WRONG = {
         "flattened": [as_masked(lambda s: hide(np.clip(s, -1e4, 1e4)))],
         "future-leaks": [as_masked(lambda s: hide(s, value=-10)), as_masked(lambda s: hide(s, 3))],
         "heads-averaged": [as_masked(lambda s: hide(s.mean(0) + 0 * s))],
-        "row-sums": [as_masked(share=lambda s: 0.9 * soft(s) + 0.01)],
+        "row-sums": [as_masked(share=lambda s: soft(s) + 0.05 * soft(s, -2))],
+        "mask-multiplied": [as_masked(lambda s: s * triangle(s.shape[-1]))],
+        "plus-infinity": [as_masked(lambda s: s - triangle(s.shape[-1])), as_masked(lambda s: hide(s, value=np.inf))],
         "nan": [as_masked(mix=lambda w, Q, K, V: NAN(w @ V))],
     },
     "guarded_softmax": {
@@ -534,6 +540,7 @@ WRONG = {
         "constant": [lambda s: np.full(s.shape, 0.5)],
     },
     "combine_masks": {
+        "constant": [lambda real: see(real) & False],
         "no-head-axis": [lambda real: see(real)[:, 0]],
         **shapes(see, swap=lambda x: x.swapaxes(0, 1), less=lambda x: x[0, 0], more=lambda x: x[None],
                  longer=lambda x: x.repeat(3, 1)),
@@ -554,6 +561,7 @@ WRONG = {
         "inverted": [lambda M: M < 0, lambda M: M.astype(bool)],
         "all-true": [lambda M: M <= 0],
         "mask-turned": [lambda M: (M == 0).T],
+        "constant": [lambda M: M > 0],
     },
     "to_mha_mask": {
         **shapes(lambda v, h: ~np.repeat(v, h, 0), swap=lambda x: x.swapaxes(0, 1), less=lambda x: x[0],
@@ -563,5 +571,6 @@ WRONG = {
         "heads-first": [lambda v, h: ~np.tile(v, (h, 1, 1))],
         "inverted-and-heads-first": [lambda v, h: np.tile(v, (h, 1, 1))],
         "mask-turned": [lambda v, h: ~np.repeat(v, h, 0).swapaxes(1, 2)],
+        "constant": [lambda v, h: np.repeat(v, h, 0) < 0],
     },
 }

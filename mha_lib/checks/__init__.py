@@ -228,6 +228,8 @@ class _Attempt:
 
     def diagnose(self, call, sizes):
         """-> id, values for its message, and a sentence on where the mistake does not show."""
+        if call.fault and self.right(self.exercise.make(**sizes)) is None:      # None or an error, handed back
+            return "silent-remainder", call.given, ""
         if call.fault:
             return *call.fault, ""
         if call.error is not None:
@@ -305,7 +307,8 @@ class _Attempt:
         part, got, want = next(stage for stage in stages if not right({"": stage[1]}, {"": stage[2]}))
         at = np.argwhere(~np.isclose(got.astype(float), want.astype(float), rtol=1e-9, atol=1e-9))
         at = tuple(at[0].tolist()) if len(at) else (0,) * got.ndim
-        return dict(part=part, at=f" at {list(at)}" if at else "", **_two_numbers(got[at], want[at]))
+        return dict(part=part, at=f" at {list(at)}" if at else "", **_two_numbers(got[at], want[at]),
+                    along=_right_along(got, want, self.exercise.returns.get(part, "")))
 
     def smallest(self, sizes):
         """The smallest input on which the answer fails, as an Example."""
@@ -407,6 +410,17 @@ def _two_numbers(got, want):
         if pair[0] != pair[1]:
             break
     return dict(zip(("got", "want"), pair, strict=True))
+
+
+def _right_along(got, want, axes):
+    """A sentence on the first axis along which some indices are right and some are not, or nothing."""
+    wrong = ~np.isclose(got.astype(float), want.astype(float), rtol=1e-9, atol=1e-9)
+    for i, axis in enumerate(axes.split(", ") if axes else []):
+        there = wrong.any(axis=tuple(j for j in range(wrong.ndim) if j != i))
+        if there.any() and not there.all():
+            good, bad = (", ".join(map(str, np.flatnonzero(x))) for x in (~there, there))
+            return f" Along the axis {axis}, {good} is right and {bad} wrong."
+    return ""
 
 
 def _text(x):

@@ -202,6 +202,7 @@ INSIDE_ONE = _but(INSIDE, "divided-by-sqrt-d")      # for one head alone, which 
 LARGE = {"overflow": overflow, "flattened": flattened}
 LAST = {**LARGE, **NUMBERS, **FACTOR, **NEARLY, **ROW_SUMS}
 SIMPLE = _only(NUMBERS, "nan", "constant")
+CONSTANT = _only(NUMBERS, "constant")
 IDENTITY = {"identity": identity}
 ONE_NUMBER = {"not-one-number": not_one_number}
 SQUARE = _but(SHAPES, "swapped-axes")               # (n, n) reads the same both ways
@@ -255,7 +256,7 @@ EXERCISES = {
         lambda d, h: {"d": d, "h": h}, lambda d, h: (d // h) ** -0.5, {"scale": ""},
         cases=[dict(d=27, h=3), dict(d=16, h=2), dict(d=64, h=1)],
         small=[dict(d=4, h=2), dict(d=6, h=2), dict(d=4, h=1)],
-        diagnoses={**ONE_NUMBER, **SCALE, "nan": not_a_number},
+        diagnoses={**ONE_NUMBER, "zero-scale": known.zero_scale, **SCALE, "nan": not_a_number},
         friendly={"d_k = 4": dict(d=12, h=3), "one head": dict(d=9, h=1), "d_k = 1": dict(d=3, h=3)},
         look=_look_at_number),
     # 04 heads
@@ -311,7 +312,8 @@ EXERCISES = {
         {"contributions": "h, n, d"},
         cases=[dict(n=5, h=3, d_k=9), dict(n=4, h=2, d_k=5)],
         small=[dict(n=1, h=2, d_k=1), dict(n=2, h=2, d_k=2)],
-        diagnoses={"already-summed": known.already_summed, **SHAPES, **known.diagnoses(known.CONTRIBUTIONS), **NUMBERS},
+        diagnoses={"already-summed": known.already_summed, **SHAPES, **known.diagnoses(known.CONTRIBUTIONS), **NUMBERS,
+                   **FACTOR},
         friendly={"h = 1": dict(n=5, h=1, d_k=9), "d_k = 1": dict(n=5, h=3, d_k=1)}),
     "layer_norm": Exercise(
         _stream, layers.layer_norm, {"normalised": "n, d"},
@@ -360,17 +362,17 @@ EXERCISES = {
         _real, lambda real: known.causal(real.shape[1]) & known.visible_keys(real), {"visible": "B, 1, n, n"},
         cases=[dict(B=3, n=5), dict(B=2, n=4)],
         small=[dict(B=1, n=2), dict(B=1, n=3), dict(B=2, n=3)],
-        diagnoses={"no-head-axis": known.no_head_axis, **BOOLEAN, **known.diagnoses(known.COMBINE)}),
+        diagnoses={"no-head-axis": known.no_head_axis, **BOOLEAN, **known.diagnoses(known.COMBINE), **CONSTANT}),
     "to_sdpa_mask": Exercise(
         lambda n: {"mask": ours.causal_mask(n)}, lambda mask: mask == 0, {"visible": "n, n"},
         cases=[dict(n=5), dict(n=2)],
         small=[dict(n=1), dict(n=2)],
-        diagnoses={**SQUARE, "not-boolean": not_boolean, **known.diagnoses(known.TO_SDPA)}),
+        diagnoses={**SQUARE, "not-boolean": not_boolean, **known.diagnoses(known.TO_SDPA), **CONSTANT}),
     "to_mha_mask": Exercise(
         _visible, lambda visible, h: ~np.repeat(visible, h, axis=0), {"blocked": "B*h, n, n"},
         cases=[dict(B=2, n=5, h=3), dict(B=3, n=4, h=2)],
         small=[dict(B=1, n=2, h=2), dict(B=2, n=3, h=2)],
-        diagnoses={**BOOLEAN, **known.diagnoses(known.TO_MHA)},
+        diagnoses={**BOOLEAN, **known.diagnoses(known.TO_MHA), **CONSTANT},
         friendly={"a single sequence": dict(B=1, n=5, h=3)}),
 }
 

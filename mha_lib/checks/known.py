@@ -81,6 +81,10 @@ COUNT = {
 }
 
 
+def zero_scale(trial):
+    return trial.result == 0
+
+
 def not_whole(trial):
     return trial.result.dtype.kind == "f" and trial.result == np.round(trial.result) and {"got": float(trial.result)}
 
@@ -413,7 +417,8 @@ def spread_not_1(trial):
 
 
 SUBLAYER = {
-    "post-norm": [lambda X, f, norm: norm(X + f(X))],
+    "post-norm": [lambda X, f, norm: norm(X + f(X)), lambda X, f, norm: norm(X + f(norm(X)))],
+    "subtracted": [lambda X, f, norm: X - f(norm(X)), lambda X, f, norm: f(norm(X)) - X],
     "no-residual": [lambda X, f, norm: f(norm(X)), lambda X, f, norm: norm(f(X))],
     "normalised-stream": [lambda X, f, norm: norm(X) + f(norm(X))],
     "no-norm": [lambda X, f, norm: X + f(X)],
@@ -439,6 +444,8 @@ MASKED = {
     "blocked-at-zero": [_masked(lambda scores, visible: scores * visible),
                         _masked(lambda scores, visible: np.where(visible, scores, 1e-9)),
                         _masked(lambda scores, visible: np.where(visible, scores, -1e-9))],
+    "mask-multiplied": [_masked(lambda scores, visible: scores * causal_mask(scores.shape[-1]))],
+    "plus-infinity": [_masked(lambda scores, visible: scores - causal_mask(scores.shape[-1]))],
     "ones-added": [_masked(lambda scores, visible: scores + visible),
                    _masked(lambda scores, visible: scores - visible)],
     "keys-as-values": [_mixing(lambda w, Q, K, V: w @ K, causal_mask)],

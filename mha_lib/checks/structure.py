@@ -44,12 +44,12 @@ class Trial(NamedTuple):
 
 
 def same(got, want):
-    """Equal up to rounding, infinities and all."""
+    """Equal up to rounding, infinities and all; NaN equals NaN, for wrong answers that fail in the same places."""
     got, want = np.asarray(got), np.asarray(want)
     if got.shape != want.shape:
         return False
     size = np.abs(want[np.isfinite(want)]).max(initial=1) if want.dtype.kind == "f" else 1
-    return np.allclose(got, want, rtol=0, atol=TOLERANCE.get(str(got.dtype), 1e-9) * size)
+    return np.allclose(got, want, rtol=0, atol=TOLERANCE.get(str(got.dtype), 1e-9) * size, equal_nan=True)
 
 
 def right(got, want):
@@ -254,13 +254,15 @@ def rounded(trial):
 
 
 def off_by_a_factor(trial):
-    """The first stage that differs is the right one times a number."""
+    """The first stage that differs is the right one times a number, or plus one."""
     for part, want in reversed(trial.want.items()):
         got = trial.got[part]
         if not same(got, want):
             factor = (got * want).sum() / (want * want).sum()
-            fits = want.size > 1 and abs(factor) > 1e-9 and same(got, factor * want)
-            return fits and {"part": part, "factor": factor, "equals": reading(factor, trial.sizes)}
+            if want.size > 1 and abs(factor) > 1e-9 and same(got, factor * want):
+                return {"part": part, "how": f"times {factor:.4g}{reading(factor, trial.sizes)}"}
+            off = (got - want).mean()
+            return same(got, want + off) and {"part": part, "how": f"plus {off:.4g}"}
 
 
 # ------------------------------------------------------------------ what moves what
@@ -425,7 +427,7 @@ def _twice(w, trial):
 
 
 def _same_in_all_heads(w, trial):
-    return not trial.large and w.shape[-3] > 1 and np.allclose(w, w[..., :1, :, :], atol=1e-9)
+    return not trial.large and sum_to_one(w) and w.shape[-3] > 1 and np.allclose(w, w[..., :1, :, :], atol=1e-9)
 
 
 def _one_row_sum(w, trial):
