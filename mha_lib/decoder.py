@@ -151,6 +151,7 @@ def text_windows(data, n, batch=32):
     return draw
 
 
+@_one_thread()
 @torch.no_grad()
 def generate(model, prompt, count, temperature=0.8, seed=0):
     """Continue prompt (n,) by `count` tokens, each drawn from the last position's softmax -> (n + count,)."""

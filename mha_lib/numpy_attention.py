@@ -132,6 +132,7 @@ def fast_attention(Q, K, V, causal=False):
         exps = np.exp(scores, out=scores)
         total = exps @ ones[:seen]                      # (..., rows, 1) each row summed, several times faster than .sum
         np.divide(exps @ V[..., :seen, :], total, out=output[..., start:stop, :])
+        del scores, exps                                # or the next block would lie beside this one
     return output
 
 

@@ -1,5 +1,6 @@
 """The exercise checkers: every wrong answer gets its own name, every right one passes, and nothing else happens."""
 
+import math
 import subprocess
 import sys
 import textwrap
@@ -11,7 +12,7 @@ import torch
 
 from mha_lib import checks
 from mha_lib.checks import EXERCISES, MESSAGES, PREDICTIONS, check, names
-from mha_lib.checks.structure import CRASHES, TYPES
+from mha_lib.checks.errors import CRASHES, TYPES
 from tests.right_answers import RIGHT
 from tests.wrong_answers import WRONG, as_attention, attend, soft
 
@@ -81,9 +82,11 @@ def test_the_example_is_small_and_shows_the_mistake(name):
 
 
 def test_the_last_resort_says_what_is_right():
-    verdict = check("split_heads", lambda X, h: np.stack([X[:, :X.shape[1] // h]] * h))
+    verdict = check("split_heads", lambda X, h: np.array([head * (a + 1) for a, head in enumerate(np.hsplit(X, h))]))
     assert verdict.mistake == "different" and "Along the axis h, 0 is right and 1, 2 wrong." in verdict.message.replace(
         "\n", " ")
+    verdict = check("project_qkv", lambda X, *Ws: [X ** 2 @ W for W in Ws])
+    assert verdict.mistake == "different" and "difference is in your Q" in verdict.message       # the first one made
 
 
 def test_the_smallest_example_is_taken():
@@ -106,7 +109,7 @@ def test_a_verdict_says_what_would_have_hidden_the_mistake(name, mistake, words)
 @pytest.mark.parametrize(("name", "answer"), [
     ("split_heads", lambda X, h: X.reshape(5, 3, 9).swapaxes(0, 1)),
     ("causal_mask", lambda n: np.triu(np.full((5, 5), -np.inf), 1)),
-    ("attention_scores", lambda Q, K: Q @ K.T / 3), ("parameter_count", lambda d, h: 2916)])
+    ("attention_scores", lambda Q, K: Q @ K.T / 3)])
 def test_a_size_written_as_a_number_is_found(name, answer):
     verdict = check(name, answer)
     first = ", ".join(f"{axis} = {length}" for axis, length in EXERCISES[name].cases[0].items())
@@ -129,6 +132,10 @@ def raising(error):
     return answer
 
 
+def refuses_all(d, h):
+    raise ValueError(d, h)
+
+
 ERRORS = {
     "undefined-name": ("attention", lambda Q, K, V: sotfmax(Q)),        # noqa: F821
     "other-library": ("softmax", lambda scores: torch.softmax(scores, dim=1)),
@@ -137,6 +144,15 @@ ERRORS = {
     "other-dtype": ("attention_scores", lambda Q, K: Q @ K.T.float(), "torch"),
     "endless": ("softmax", endless),
     "quits": ("softmax", quits),
+    "refuses": ("head_width", refuses_all),
+    "operator": ("attention_scores", lambda Q, K: Q @ K.T / Q.shape ** 0.5),
+    "truth-value": ("to_sdpa_mask", lambda mask: not mask),
+    "single-number": ("softmax", lambda scores: math.exp(scores)),
+    "whole-numbers": ("split_heads", lambda X, h: X.reshape(len(X), h, X.shape[1] / h)),
+    "no-such-axis": ("softmax", lambda scores: scores.sum(axis=2)),
+    "unpacking": ("multi_head_attention", lambda X, *rest: [n for n, d in [X.shape]]),
+    "star-for-product": ("project_qkv", lambda X, *Ws: [X * W for W in Ws]),
+    "uneven-pieces": ("split_heads", lambda X, h: np.stack([X[:, 9:18], X[:, 18:27], X[:, 27:36]])),
     "product-does-not-fit": ("attention_scores", lambda Q, K: Q @ K),
     "does-not-broadcast": ("layer_norm", lambda X: X - X.mean(axis=1)),
     "reshape-does-not-fit": ("split_heads", lambda X, h: X.reshape(h, 4, 4)),
@@ -144,6 +160,7 @@ ERRORS = {
     "view-of-moved-axes": ("merge_heads", lambda heads: heads.transpose(0, 1).view(heads.shape[1], -1), "torch"),
 }
 KINDS = {
+    "not-called": ("linear_weight_to_W", lambda weight: weight.transpose),
     "generator": ("softmax", lambda scores: (row for row in scores)),
     "parts-missing": ("attention", lambda Q, K, V: soft(Q @ K.T / 3) @ V),
     "wrong-library": ("softmax", lambda scores: torch.softmax(torch.tensor(scores), 1)),
@@ -178,14 +195,10 @@ def stops_without_the_numbers(d, h):
     return d // h
 
 
-def refuses_all(d, h):
-    raise ValueError(d, h)
-
-
 @pytest.mark.parametrize(("answer", "mistake"), [
     (lambda d, h: ValueError(d, h) if d % h else d // h, "silent-remainder"),
     (lambda d, h: None if d % h else d // h, "silent-remainder"),
-    (stops_by_assert, "other-error"), (stops_without_the_numbers, "numbers-not-named"), (refuses_all, "raises")])
+    (stops_by_assert, "other-error"), (stops_without_the_numbers, "numbers-not-named"), (refuses_all, "refuses")])
 def test_the_error_asked_for_is_another_one(answer, mistake):
     verdict = check("head_width", answer)
     assert (verdict.status, verdict.mistake) == ("mistake", mistake) and is_well_said(verdict)
@@ -195,12 +208,13 @@ def test_the_error_asked_for_is_another_one(answer, mistake):
     ("project_qkv", lambda X, *Ws: [W @ X for W in Ws], "numpy", "9 (d) on its left and 5 (n) on its right"),
     ("project_qkv", lambda X, *Ws: [np.dot(W, X) for W in Ws], "numpy", "9 (d) on its left and 5 (n) on its right"),
     ("project_qkv", lambda X, *Ws: [W @ X for W in Ws], "torch", "9 (d) on its left and 5 (n) on its right"),
-    ("multi_head_attention", lambda X, W, *rest: W @ X, "numpy", "27 (d) on its left and 5 (n) on its right"),
-    ("multi_head_attention", lambda X, *rest: X @ X, "torch", "27 (d) on its left and 5 (n) on its right"),
+    ("multi_head_attention", lambda X, W, *rest: W @ X, "numpy", "35 (d) on its left and 6 (n) on its right"),
+    ("multi_head_attention", lambda X, *rest: X @ X, "torch", "35 (d) on its left and 6 (n) on its right"),
     ("masked_attention", lambda Q, K, V: (Q @ K.swapaxes(1, 2) + np.ones((3, 3)), V), "numpy",
      "(3, 5, 5), which reads (h, n, n), and (3, 3), which reads (h, h),"),
     ("split_heads", lambda X, h: X.reshape(h, 4, 4), "numpy", "in `"),
-    ("head_width", refuses_all, "numpy", "d = 27, h = 3")])
+    ("linear_weight_to_W", lambda weight: weight @ weight, "numpy", "9 (in) on its left and 5 (out) on its right"),
+    ("head_width", refuses_all, "numpy", "d = 60, h = 5")])
 def test_an_error_says_where_and_which_axes(name, answer, library, words):
     verdict = check(name, answer, library)
     assert words in verdict.message.replace("\n", " ") and is_well_said(verdict), verdict.message
@@ -334,11 +348,16 @@ def test_predictions(name):
     for convert in (tuple, list, np.array, torch.Size) if is_shape else (int, float, np.int64):
         value = convert(right)
         assert check(name, value).status == "correct"
-    for mistake, value in wrong.items():
-        assert check(name, value).mistake == mistake
+    for mistake, values in wrong.items():
+        for value in values:
+            assert check(name, value).mistake == mistake
+    if is_shape:
+        assert check(name, 150).mistake == "asked-is-a-shape"
+    else:
+        assert (check(name, (12, 36)).mistake, check(name, 1.01 * right).mistake) == ("asked-is-a-number", "nearly")
     for value in ("8", len, True, {}, [[1], [2, 3]], object()):
         assert check(name, value).mistake == "no-value"
-    for value in (10**9, np.nan, ()):
+    for value in ((9, 9, 9), ()) if is_shape else (10**9, np.nan):
         verdict = check(name, value)
         assert verdict.mistake == "different" and is_well_said(verdict)
     for stub in (None, ..., (2, ..., 5)):
@@ -398,6 +417,8 @@ def test_a_lost_float32_is_a_remark():
     verdict = check("attention", lambda Q, K, V: (lambda w: (w @ V, w))(soft(Q @ K.T / np.sqrt(Q.shape[1]))))
     assert (verdict.status, verdict.mistake) == ("correct", "float64") and "float32" in verdict.message
     assert is_well_said(verdict)
+    verdict = check("softmax", lambda scores: soft(scores.astype(np.float32)))
+    assert (verdict.status, verdict.mistake) == ("correct", "float32") and is_well_said(verdict)
 
 
 def test_the_learners_arrays_stay_as_they_are():
@@ -448,7 +469,7 @@ def test_importing_the_checkers_loads_neither_torch_nor_matplotlib():
 
 def test_every_message_is_used():
     ids = {*CRASHES, *TYPES, "no-function", "no-value", "random", "checker-failed", "different", "in-place",
-           "returns-nothing", "other-error",
+           "returns-nothing", "other-error", "asked-is-a-number", "asked-is-a-shape", "nearly", "float32",
            "numbers-not-named", "dtype-clash", "float64", "cut-from-autograd", "breaks-autograd", "nan-gradient"}
     for name in EXERCISES:
         ids |= {f"{name}.{id}" if f"{name}.{id}" in MESSAGES else id for id in EXERCISES[name].diagnoses}

@@ -5,14 +5,16 @@ import json
 import os
 import pathlib
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 
+import nbclient
 import nbformat
 import pytest
 
-from tools import check, environment, lab
+from tools import check, environment, lab, notebooks
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -229,6 +231,40 @@ def test_environment_of_the_user_is_never_deleted(checkout, capsys):
     assert own.exists()
 
 
+def test_environment_stopped_by_the_user_says_so_and_goes_on_later(checkout, monkeypatch):
+    def stopped(self, made_here):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(environment.Environment, "install", stopped)
+        with pytest.raises(SystemExit, match="Nothing is lost"):
+            checkout.run()
+    assert checkout.run() == 2
+    assert checkout.run() == 0
+
+
+def test_environment_that_cannot_be_written_says_so(checkout, monkeypatch):
+    def full(self, made_here, complete_for):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(environment.Environment, "write_stamp", full)
+    with pytest.raises(SystemExit, match="cannot be written:\n.*No space left on device"):
+        checkout.run()
+
+
+def test_environment_is_made_by_one_command_at_a_time(tmp_path):
+    pytest.importorskip("fcntl", reason="Windows has no such locks")
+    script = (f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tools import environment as e\n"
+              f"with e.alone({str(tmp_path)!r}): print('in', flush=True); sys.stdin.read()")
+    start = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", script], **start) as first:
+        assert first.stdout.readline() == "in\n"
+        with subprocess.Popen([sys.executable, "-c", script], **start) as second:
+            assert "waiting for it" in second.stdout.readline()
+            first.kill()  # its lock goes with it
+            assert second.communicate("", timeout=60)[0] == "in\n"
+
+
 # -- the learner's copy
 
 class Course:
@@ -272,6 +308,24 @@ def test_lab_copies_and_leaves_alone(course):
     course.learner("v1", "ran")
     assert course.lab() == []
     assert course.has() == {"01_a.ipynb": ("v1", "ran")}
+
+
+def test_lab_leaves_out_what_is_to_be_predicted(course):
+    book = nbformat.v4.new_notebook(cells=[
+        nbformat.v4.new_code_cell("1 + é", id=name, execution_count=1, metadata=metadata,
+                                  outputs=[nbformat.v4.new_output("stream", text="2")])
+        for name, metadata in [("a", {"tags": ["core"]}),
+                               ("b", {"tags": ["core", "predict"], "jupyter": {"outputs_hidden": True}})]
+    ])
+    nbformat.write(book, course.source / "01_a.ipynb")
+    course.lab()
+    shown, predicted = nbformat.read(course.mine / "01_a.ipynb", 4).cells
+    assert shown == book.cells[0]
+    assert predicted.outputs == [] and predicted.execution_count is None
+    assert predicted.metadata == {"tags": ["core", "predict"]} and predicted.source == "1 + é"
+    course.ship("v2")  # nothing in the copy counts as a change by the learner
+    assert course.lab() == []
+    assert course.has() == {"01_a.ipynb": ("v2", "")}
 
 
 def test_lab_updates_what_was_only_run(course):
@@ -366,6 +420,72 @@ def test_lab_keeps_a_notebook_that_no_longer_parses(course, broken, with_state):
     assert (course.mine / "01_a.ipynb").read_text(encoding="utf-8") == broken
 
 
+@pytest.mark.parametrize("broken", ["", "{", '{"cells": 3}', "<<<<<<< HEAD"])
+def test_lab_does_not_hand_out_a_notebook_that_cannot_be_read(course, broken):
+    course.lab()
+    course.learner("v1", "ran")
+    (course.source / "01_a.ipynb").write_text(broken, encoding="utf-8")
+    (told,) = course.lab()
+    assert told.startswith("01_a.ipynb: not copied, as the course's own cannot be read")
+    assert course.has() == {"01_a.ipynb": ("v1", "ran")}
+    course.ship("v2")
+    assert course.lab() == []
+    assert course.has() == {"01_a.ipynb": ("v2", "")}
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_lab_leaves_a_link_of_the_learner_alone(course, there):
+    course.lab()
+    elsewhere, mine = course.mine.parent / "elsewhere.ipynb", course.mine / "01_a.ipynb"
+    mine.rename(elsewhere)
+    try:
+        mine.symlink_to(elsewhere)
+    except OSError:
+        pytest.skip("links are not allowed here")
+    if not there:  # on a disk that is not plugged in today
+        elsewhere.unlink()
+    assert course.lab() == []
+    course.ship("v2")
+    assert len(course.lab()) == 1
+    assert mine.is_symlink() and elsewhere.exists() == there
+    assert nbformat.read(course.mine / "01_a.new.ipynb", 4).cells[0].source == "v2"
+    assert course.lab() == []
+
+
+def test_lab_keeps_a_folder_of_the_learner_that_has_the_name_of_a_notebook(course):
+    (course.mine / "01_a.ipynb").mkdir(parents=True)
+    assert len(course.lab()) == 1
+    assert (course.mine / "01_a.ipynb").is_dir() and (course.mine / "01_a.new.ipynb").is_file()
+
+
+def test_lab_says_when_something_else_has_the_name_of_the_folder(tmp_path):
+    (tmp_path / "my_notebooks").write_text("mine", encoding="utf-8")
+    with pytest.raises(SystemExit, match="Rename it"):
+        lab.main(["--allow-root"], folder=tmp_path / "my_notebooks")
+    assert (tmp_path / "my_notebooks").read_text(encoding="utf-8") == "mine"
+
+
+def test_lab_leaves_ctrl_c_to_the_server_where_it_stays_its_parent(monkeypatch, tmp_path):
+    class Server:
+        answers = iter([KeyboardInterrupt, 7])
+
+        def __init__(self, command, env):
+            pass
+
+        def wait(self):
+            answer = next(self.answers)
+            if answer is KeyboardInterrupt:
+                raise answer
+            return answer
+
+    monkeypatch.setattr(lab, "deliver_all", lambda source, folder: [])
+    monkeypatch.setattr(lab.subprocess, "Popen", Server)
+    with monkeypatch.context() as patch, pytest.raises(SystemExit) as ended:
+        patch.setattr(os, "name", "nt")
+        lab.main(["--allow-root"], folder=tmp_path)
+    assert ended.value.code == 7
+
+
 def test_lab_says_when_nothing_can_be_written(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(SystemExit, match="cannot be written to"):
@@ -374,7 +494,7 @@ def test_lab_says_when_nothing_can_be_written(tmp_path):
 
 def test_lab_as_root_says_what_to_add(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
-    with pytest.raises(SystemExit, match='ARGS="--allow-root"'):
+    with pytest.raises(SystemExit, match='ARGS="--allow-root --no-browser"'):
         lab.main(["--no-browser"], folder=tmp_path / "my_notebooks")
     assert not (tmp_path / "my_notebooks").exists()
 
@@ -384,6 +504,34 @@ def test_lab_asks_no_question_about_news():
     settings = json.loads(file.read_text(encoding="utf-8"))
     assert settings == {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}
     assert lab.server_environment()["JUPYTER_CONFIG_PATH"].split(os.pathsep)[0] == str(file.parents[1])
+
+
+# -- what goes wrong with other commands
+
+@pytest.mark.parametrize(("tool", "words"), [
+    (["check.py"], "nothing is proved"),
+    (["notebooks.py", "run", "00"], "left as it was"),
+])
+def test_stopped_by_the_user(monkeypatch, tool, words):
+    def stopped(*arguments, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "call", stopped)
+    monkeypatch.setattr(nbclient.NotebookClient, "execute", stopped)
+    monkeypatch.setattr(sys, "argv", tool)
+    with pytest.raises(SystemExit, match=words):
+        runpy.run_path(str(ROOT / "tools" / tool[0]), run_name="__main__")
+
+
+@pytest.mark.parametrize("broken", ["", "{", "<<<<<<< HEAD", '{"nbformat": 4, "cells": 3}', '{"nbformat": 4}'])
+@pytest.mark.parametrize("command", ["run", "fmt", "check", "execute", "text"])
+def test_a_notebook_that_cannot_be_read_is_left_alone(tmp_path, capsys, command, broken):
+    path = tmp_path / "01_a.ipynb"
+    path.write_text(broken, encoding="utf-8")
+    assert notebooks.main([command, str(path)]) == 1
+    said = capsys.readouterr().out
+    assert "cannot be read as a notebook" in said or "no notebook of format 4" in said
+    assert path.read_text(encoding="utf-8") == broken
 
 
 # -- strict or loose
@@ -437,6 +585,7 @@ def test_check_runs_every_step_and_fails_if_one_does(monkeypatch, capsys, failin
     def call(command, cwd, env):
         ran.append("ruff" if "ruff" in command else "notebooks" if "--nbval-lax" in command else "tests")
         assert env["OMP_NUM_THREADS"] == "2"
+        assert ran[-1] != "tests" or "-rfEs" in command  # in the end, failures are named and skips explained
         return int(ran[-1] == failing)
 
     monkeypatch.setattr(check.subprocess, "call", call)

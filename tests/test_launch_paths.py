@@ -23,6 +23,13 @@ def test_every_link_agrees_with_pyproject():
     assert links.wrong() == []
 
 
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_every_file_it_leads_to_is_there(name):
+    files = re.findall(r"\]\((?!https?://)([^)#]+)", read(name))
+    assert files or name != "README.md"
+    assert [file for file in files if not (ROOT / file).exists()] == []
+
+
 SETUP = "%pip install -q --no-deps git+https://github.com/{}@{}"
 
 
@@ -109,6 +116,12 @@ def test_a_wrong_clone_line_in_the_readme_is_found(course):
     path.write_bytes(path.read_bytes().replace(f".com/{owner}/".encode(), b".com/eve/", 1))
     (line,) = links.wrong(course)
     assert line.startswith("README.md, line 1: git clone https://github.com/eve/")
+
+
+def test_a_notebook_that_cannot_be_read_is_named(course, capsys):
+    (course / "notebooks" / "01_a.ipynb").write_text("<<<<<<< HEAD\n", encoding="utf-8")
+    assert links.main([], root=course) == 1
+    assert "01_a.ipynb: cannot be read as a notebook" in capsys.readouterr().out
 
 
 def test_the_repository_it_runs_in_is_compared(course, capsys):

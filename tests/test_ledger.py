@@ -111,7 +111,7 @@ def test_shared_keys_and_values_are_those_of_torchs_grouped_attention():
         K, V = (torch_attention.split_heads(part, kv_heads) for part in (X @ W_KV).chunk(2, dim=-1))
         made["K"], made["V"] = torch.cat([past[0], K], dim=-2), torch.cat([past[1], V], dim=-2)
         K, V = (made[name].repeat_interleave(h // kv_heads, dim=1) for name in "KV")     # head a reads a // 3
-        made["heads"] = torch_attention.attention(made["Q"], K, V)[0]
+        made["heads"], made["weights"] = torch_attention.attention(made["Q"], K, V)
         made["output"] = torch_attention.merge_heads(made["heads"]) @ W_O
 
     counted, table = flops_that_torch_counts(step), costs(n, d, h, m=m, batch=B, dtype="float64", kv_heads=kv_heads)
@@ -119,6 +119,7 @@ def test_shared_keys_and_values_are_those_of_torchs_grouped_attention():
     assert torch.allclose(made["heads"], scaled_dot_product_attention(*(made[x] for x in "QKV"), enable_gqa=True))
     for name, array in made.items():
         assert table[name].shape == array.shape and table[name].bytes == array.nbytes
+    assert table["scores"].shape == made["weights"].shape
     assert table.total.parameters == W_Q.numel() + W_KV.numel() + W_O.numel()
     cached = cache_bytes(m, d, h, batch=B, dtype="float64", kv_heads=kv_heads)
     assert cached == made["K"].nbytes + made["V"].nbytes

@@ -11,6 +11,14 @@ def soft(s, axis=-1):
     return exps / exps.sum(axis=axis, keepdims=True)
 
 
+def sums_to_columns(s):
+    return np.exp(s) / np.exp(s).sum(-1)
+
+
+def never_nan(s):
+    return np.nan_to_num(naive(s))
+
+
 def naive(s):
     return np.exp(s) / np.exp(s).sum(-1, keepdims=True)
 
@@ -84,6 +92,12 @@ HOW = {
     "rounded": [dict(mix=lambda w, Q, K, V: (w @ V).round(2))],
     "causal-unasked": [dict(change=hide)],
     "overflow": [dict(share=naive)],
+    "nan-replaced": [dict(share=never_nan)],
+    "no-keepdims": [dict(share=sums_to_columns), dict(share=lambda s: sums_to_columns(s - s.max(-1)))],
+    "residual-added": [dict(mix=lambda w, Q, K, V: w @ V + Q)],
+    "scores-as-weights": [dict(mix=lambda w, Q, K, V: Q @ K.T / 3 @ V)],
+    "only-the-best": [dict(mix=lambda w, Q, K, V: V[w.argmax(-1)])],
+    "last-only": [dict(mix=lambda w, Q, K, V: np.array([row[-1] * V[-1] for row in w]))],
     "row-sums": [dict(share=lambda s: 1 / (1 + np.exp(-s))), dict(share=np.exp),
                  dict(share=lambda s: np.exp(s) / (1 + np.exp(s).sum(-1, keepdims=True)))],
     "nan": [dict(share=np.log)],
@@ -99,6 +113,9 @@ HOW = {
     "flattened": [dict(share=lambda s: soft(np.clip(s, -50, 50)))],
     "ignores": [dict(mix=lambda w, Q, K, V: V.mean(-2, keepdims=True) + 0 * w @ V)],
 }
+
+
+ONLY_RETURNED = "residual-added", "scores-as-weights", "only-the-best", "last-only"      # seen beside right weights
 
 
 def variants(build, *without):
@@ -126,6 +143,10 @@ def both(**ways):
 
 def norm(X, axis=-1, eps=1e-5, root=np.sqrt, ddof=0):
     return (X - X.mean(axis=axis, keepdims=True)) / root(X.var(axis=axis, keepdims=True, ddof=ddof) + eps)
+
+
+def own_norm(X, f, given):
+    return X + f(norm(X))
 
 
 def triangle(n, m=None, k=1, value=-np.inf):
@@ -178,6 +199,11 @@ def from_columns(columns):
     def one_head(X, W_Q, W_K, W_V, a, h):
         return attend(*(columns(X, W, a, X.shape[-1] // h, h) for W in (W_Q, W_K, W_V)))[0]
     return one_head
+
+
+def short_scores(X, W_Q, W_K, W_V, a, h):
+    Q, K, V = (cut(X @ W, h)[a] for W in (W_Q, W_K, W_V))
+    return attend(Q[:, :-1], K[:, :-1], V)[0]
 
 
 def head_of(X, W_Q, W_K, W_V, a, h):
@@ -277,7 +303,7 @@ WRONG = {
         "reshaped": [lambda weight: weight.reshape(weight.shape[1], weight.shape[0])],
         **shapes(np.transpose, swap=lambda W: W[::-1].T, less=np.ravel, more=lambda W: W[None], longer=one_shape),
         "nan": [lambda weight: np.sqrt(weight.T)],
-        "cut-to-integers": [lambda weight: into_integers(weight.T)],
+        "scrambled": [np.rot90, lambda weight: weight.T[::-1]],
         "constant": [lambda weight: np.zeros(weight.shape[::-1])],
     },
     "attention_scores": {
@@ -288,6 +314,8 @@ WRONG = {
         "cosine": [lambda Q, K: Q @ K.T / np.linalg.norm(Q, axis=1)[:, None] / np.linalg.norm(K, axis=1)],
         "rounded": [lambda Q, K: (Q @ K.T * Q.shape[1] ** -0.5).round(2)],
         "softmax-included": [lambda Q, K: soft(Q @ K.T / 3)],
+        "one-array-twice": [lambda Q, K: Q @ Q.T / 3, lambda Q, K: K @ K.T],
+        "last-only": [lambda Q, K: Q[:, -1:] * K[:, -1] / 3],
         "nan": [lambda Q, K: NAN(Q @ K.T)],
         "cut-to-integers": [lambda Q, K: into_integers(Q @ K.T * Q.shape[1] ** -0.5)],
         "constant": [lambda Q, K: np.ones((len(Q), len(K)))],
@@ -296,12 +324,11 @@ WRONG = {
         **shapes(soft, **AXES),
         **{id: [how["share"] for how in HOW[id]] for id in (
             "softmax-over-queries", "softmax-over-everything", "no-softmax", "no-exp", "hard-max", "uniform",
-            "overflow", "flattened")},
+            "overflow", "flattened", "nan-replaced")},
         "rows-scaled": [lambda s: np.exp(s) / np.exp(s).mean(1, keepdims=True)],
         "other-function": [lambda s: np.abs(s) / np.abs(s).sum(1, keepdims=True),
                            lambda s: soft(s / np.abs(s).max(1, keepdims=True))],
-        "no-keepdims": [lambda s: np.exp(s) / np.exp(s).sum(axis=1),
-                        lambda s: (e := np.exp(s - s.max(1, keepdims=True))) / e.sum(axis=1)],
+        "no-keepdims": [sums_to_columns, lambda s: sums_to_columns(s - s.max(1, keepdims=True))],
         "max-of-columns": [lambda s: soft(s - s.max(axis=0))],
         "not-normalised": [np.exp, lambda s: np.exp(s - s.max(1, keepdims=True))],
         "logarithm": [lambda s: s - np.log(np.exp(s).sum(1, keepdims=True))],
@@ -320,26 +347,34 @@ WRONG = {
         **variants(as_attention, "divided-by-sqrt-d", "softmax-over-heads"),
         "keys-values-swapped": [lambda Q, K, V: attend(Q, V, K)],
         "listens": [lambda Q, K, V: (lambda w: (w @ V, w))(soft(Q @ (K + V).T / 3))],
-        "no-keepdims": [as_attention(share=lambda s: np.exp(s) / np.exp(s).sum(-1))],
+        "values-as-keys": [lambda Q, K, V: attend(Q, V, V)],
+        "one-array-twice": [lambda Q, K, V: attend(Q, Q, V)],
+        "scores-returned": [lambda Q, K, V: (attend(Q, K, V)[0], Q @ K.T / 3)],
     },
     "pick_scale": {
         **{id: [lambda d, h, how=how: how["scale"](d / h, d) for how in HOW[id]]
            for id in ("no-scale", "divided-by-d_k", "divided-by-sqrt-d", "upside-down", "precedence", "minus")},
-        "wrong-scale": [lambda d, h: 1 / 8, lambda d, h: h ** -0.5, lambda d, h: 1 / h],
+        "wrong-scale": [lambda d, h: (d * h) ** -0.5, lambda d, h: h ** -0.5, lambda d, h: 1 / h, lambda d, h: d // h],
+        "same-always": [lambda d, h: 1 / 8, lambda d, h: 0.5],
+        "rounded": [lambda d, h: round((d / h) ** -0.5, 2)],
         "not-one-number": [lambda d, h: np.array([0.1, 0.2])],
-        "zero-scale": [lambda d, h: 1 // (d // h) ** 0.5],
-        "nan": [lambda d, h: np.nan],
+        "zero-scale": [lambda d, h: 1 // (d // h) ** 0.5, lambda d, h: int((d // h) ** -0.5)],
+        "nan": [lambda d, h: np.sqrt(-1.0 * d)],
     },
     "head_width": {
         "silent-remainder": [lambda d, h: d // h],
         "not-one-number": [lambda d, h: (d // h, h)],
         "not-whole": [width_as_float],
+        "zero-width": [lambda d, h: h // d, lambda d, h: d % h],
+        "same-always": [lambda d, h: 4],
     },
     "split_heads": {
         **shapes(cut, swap=lambda x: x.swapaxes(0, 1), less=lambda x: x[0], more=lambda x: x[None], longer=one_shape),
         "split-by-reshape": [by_reshape],
         "every-h-th-column": [lambda X, h: X.reshape(len(X), -1, h).transpose(2, 0, 1)],
-        "heads-reversed": [lambda X, h: cut(X, h)[::-1]],
+        "other-columns": [lambda X, h: cut(X, h)[::-1],
+                          lambda X, h: np.stack([X[:, a:a + X.shape[1] // h] for a in range(h)]),
+                          lambda X, h: np.stack([X[:, :X.shape[1] // h]] * h)],
         "scrambled": [lambda X, h: X.T.reshape(h, len(X), -1), lambda X, h: cut(X, h)[..., ::-1]],
         "nan": [lambda X, h: NAN(cut(X, h))],
         "constant": [lambda X, h: np.zeros((h, len(X), X.shape[1] // h))],
@@ -348,19 +383,23 @@ WRONG = {
         **shapes(join, swap=lambda x: x.T, less=lambda x: x[0], more=lambda x: x[None], longer=lambda x: x[:, :9]),
         "merge-by-reshape": [back_by_reshape],
         "every-h-th-column": [lambda H: np.stack(list(H), axis=-1).reshape(H.shape[1], -1)],
-        "heads-reversed": [lambda H: np.concatenate(list(H)[::-1], axis=1)],
-        "scrambled": [lambda H: H.transpose(2, 1, 0).reshape(H.shape[1], -1), lambda H: join(H)[::-1]],
+        "heads-together": [lambda H: H.sum(0), lambda H: H.mean(0)],
+        "scrambled": [lambda H: np.concatenate(list(H)[::-1], axis=1),
+                      lambda H: H.transpose(2, 1, 0).reshape(H.shape[1], -1), lambda H: join(H)[::-1]],
         "nan": [lambda H: NAN(join(H))],
         "constant": [lambda H: np.ones((H.shape[1], H.shape[0] * H.shape[2]))],
     },
     "one_head": {
         **shapes(head_of, **AXES),
         **variants(as_head, "softmax-over-heads", "rows-scaled", "identity", "queries-as-values", "summed-over-queries",
-                   "outside-the-values", "ignores"),
+                   "outside-the-values", "ignores", *ONLY_RETURNED),
         "ignores": [lambda X, W_Q, W_K, W_V, a, h: attend(*(cut(x, h)[a] for x in (X @ W_Q, X @ W_K, X)))[0]],
-        "begins-at-a": [from_columns(lambda X, W, a, d_k, h: X @ W[:, a:a + d_k])],
+        "ignores-a": [from_columns(lambda X, W, a, d_k, h: X @ W[:, :d_k])],
+        "other-columns": [from_columns(lambda X, W, a, d_k, h: X @ W[:, a:a + d_k]),
+                          lambda X, W_Q, W_K, W_V, a, h: head_of(X, W_Q, W_K, W_V, a - 1, h),
+                          from_columns(lambda X, W, a, d_k, h: X @ W[:, a * h:a * h + d_k])],
+        "one-column-short": [short_scores],
         "two-faults": [lambda X, W_Q, W_K, W_V, a, h: as_head(scale=lambda d_k, d: 1)(X, W_Q, W_K, W_V, a - 1, h)],
-        "next-head": [lambda X, W_Q, W_K, W_V, a, h: head_of(X, W_Q, W_K, W_V, a - 1, h)],
         "every-h-th-column": [from_columns(lambda X, W, a, d_k, h: X @ W[:, a::h])],
         "sliced-input": [from_columns(
             lambda X, W, a, d_k, h: X[:, a * d_k:][:, :d_k] @ W[a * d_k:, a * d_k:][:d_k, :d_k])],
@@ -371,12 +410,15 @@ WRONG = {
         "split-by-reshape": [lambda X, q, k, v, a, h: attend(*(by_reshape(X @ W, h)[a] for W in (q, k, v)))[0]],
         "keys-values-swapped": [lambda X, W_Q, W_K, W_V, a, h: head_of(X, W_Q, W_V, W_K, a, h)],
         "reused-projection": [lambda X, W_Q, W_K, W_V, a, h: head_of(X, W_K, W_K, W_V, a, h),
+                              lambda X, W_Q, W_K, W_V, a, h: head_of(X, W_Q, W_V, W_V, a, h),
                               lambda X, W_Q, W_K, W_V, a, h: head_of(X, W_Q, W_Q, W_V, a, h)],
     },
     "parameter_count": {
         "W_O-forgotten": [lambda d, h: 3 * d ** 2],
         "times-h": [lambda d, h: 4 * d * d * h, lambda d, h: h * (d * d * 3)],
-        "biases-counted": [lambda d, h: 4 * (d + 1) * d],
+        "biases-counted": [lambda d, h: 4 * (d + 1) * d, lambda d, h: 4 * d * d + 3 * d],
+        "other-matrices": [lambda d, h: 5 * d * d, lambda d, h: 4 * d, lambda d, h: 12 * d * d],
+        "same-always": [lambda d, h: 576],
         "one-matrix": [lambda d, h: d ** 2],
         "one-head-counted": [lambda d, h: 4 * d * d // h],
         "slices-counted": [lambda d, h: 4 * (d // h) ** 2],
@@ -385,8 +427,12 @@ WRONG = {
     "multi_head_attention": {
         **shapes(whole, **AXES),
         **variants(as_layer, "identity", "rows-scaled", "queries-as-values", "summed-over-queries", "constant",
-                   "outside-the-values", "cut-to-integers", "rounded", "ignores"),
-        "ignores": [lambda X, W_Q, W_K, W_V, W_O, h: whole(X, W_Q, W_K, np.eye(len(W_V)), W_O, h)],
+                   "outside-the-values", "cut-to-integers", "rounded", "ignores", *ONLY_RETURNED),
+        "ignores": [lambda X, W_Q, W_K, W_V, W_O, h: whole(X, W_Q, W_K, np.eye(len(W_V)), W_O, h),
+                    lambda X, q, k, v, o, h: whole(X, *[np.eye(len(o))] * 3, o, h)],
+        "W_O-twice": [lambda X, *rest: whole(X, *rest) @ rest[3]],
+        "h-for-d_k": [as_layer(cut=lambda X, h: cut(X, X.shape[-1] // h)),
+                      as_layer(cut=lambda X, h: cut(X, X.shape[-1] // h), scale=lambda h, d: (d // h) ** -0.5)],
         "two-faults": [lambda X, *W: X + as_layer(join=back_by_reshape)(X, *W),
                        as_layer(cut=by_reshape, scale=lambda d_k, d: 1)],
         "rounded": [lambda *a: whole(*a).round(2)],
@@ -418,7 +464,10 @@ WRONG = {
         "already-summed": [lambda heads, W_O: parts(heads, W_O).sum(0)],
         **shapes(parts, swap=lambda x: x.swapaxes(0, 1), less=lambda x: x[0], more=lambda x: x[None], longer=one_shape),
         "every-h-th-row": [with_rows(lambda W, a, h, n, d_k: W[a::h])],
-        "same-rows": [with_rows(lambda W, a, h, n, d_k: W[:d_k])],
+        "other-rows": [with_rows(lambda W, a, h, n, d_k: W[:d_k]), with_rows(lambda W, a, h, n, d_k: W[a:a + d_k]),
+                       lambda heads, W_O: parts(heads[:1].repeat(len(heads), 0), W_O)],
+        "running-sum": [lambda heads, W_O: parts(heads, W_O).cumsum(0),
+                        lambda heads, W_O: np.stack([parts(heads, W_O).sum(0)] * len(heads))],
         "W_O-transposed": [with_rows(lambda W, a, h, n, d_k: W.T[a * d_k:(a + 1) * d_k])],
         "not-projected": [lambda heads, W_O: parts(heads, np.eye(len(W_O)))],
         "shared-equally": [lambda heads, W_O: np.stack([parts(heads, W_O).mean(0)] * len(heads))],
@@ -452,11 +501,16 @@ WRONG = {
         **shapes(lambda X, f, norm: X + f(norm(X)), **AXES),
         "identity": [lambda X, f, norm: X],
         "post-norm": [lambda X, f, norm: norm(X + f(X)), lambda X, f, norm: norm(X + f(norm(X)))],
-        "subtracted": [lambda X, f, norm: X - f(norm(X)), lambda X, f, norm: f(norm(X)) - X],
+        "not-added": [lambda X, f, norm: X - f(norm(X)), lambda X, f, norm: f(norm(X)) - X,
+                      lambda X, f, norm: X * f(norm(X))],
+        "added-too-much": [lambda X, f, norm: X + X + f(norm(X)), lambda X, f, norm: X + norm(X) + f(norm(X))],
+        "own-norm": [own_norm, lambda X, f, own=None: X + f((X - X.mean(1)[:, None]) / X.std(1)[:, None]),
+                     lambda X, f, norm: (X + f(norm(X))).round(2)],
+        "off-by-a-factor": [lambda X, f, norm: (X + f(norm(X))) / 2],
         "no-residual": [lambda X, f, norm: f(norm(X))],
         "normalised-stream": [lambda X, f, norm: norm(X) + f(norm(X))],
         "no-norm": [lambda X, f, norm: X + f(X)],
-        "norm-after-f": [lambda X, f, norm: X + norm(f(X))],
+        "norm-after-f": [lambda X, f, norm: X + norm(f(X)), lambda X, f, norm: X + norm(f(norm(X)))],
         "f-left-out": [lambda X, f, norm: X + norm(X)],
         "f-twice": [lambda X, f, norm: X + f(f(norm(X)))],
         "f-of-the-sum": [lambda X, f, norm: f(X + norm(X))],
@@ -503,7 +557,8 @@ WRONG = {
         "parts-swapped": [lambda *a: as_masked()(*a)[::-1]],
         **shapes(as_masked(), **both(**AXES)),
         **variants(as_masked, "no-softmax", "no-exp", "uniform", "causal-unasked", "queries-keys-swapped", "row-sums",
-                   "nan", "softmax-twice", "queries-as-values", "flattened", "ignores"),
+                   "nan", "softmax-twice", "queries-as-values", "flattened", "ignores", "no-keepdims", *ONLY_RETURNED),
+        "values-as-keys": [lambda Q, K, V: attend(Q, V, V, change=hide)],
         "queries-keys-swapped": [as_masked(change=lambda s: hide(s.swapaxes(-1, -2)))],
         "all-axes-turned": [turned_and_masked],
         "diagonal-blocked": [as_masked(lambda s: hide(s, 0))],
@@ -531,6 +586,7 @@ WRONG = {
         **shapes(lambda s: np.nan_to_num(soft(s)), **AXES),
         "empty-row-nan": [soft, naive],
         "empty-row-uniform": [lambda s: soft(np.maximum(s, -1e9))],
+        "global-maximum": [lambda s: np.nan_to_num(np.exp(s - s.max()) / np.exp(s - s.max()).sum(-1, keepdims=True))],
         "all-rows-zero": [lambda s: np.zeros(s.shape), lambda s: np.nan_to_num(soft(s)) * np.isfinite(s[:, :1])],
         "overflow": [lambda s: np.exp(s) / np.maximum(np.exp(s).sum(1, keepdims=True), 1e-300)],
         "softmax-over-queries": [lambda s: soft(s, 0)],
@@ -548,11 +604,12 @@ WRONG = {
         "inverted": [lambda real: ~see(real)],
         "or-for-and": [lambda real: see(real, causal=False) | past(real.shape[1])],
         "padding-lost": [lambda real: see(np.ones_like(real))],
-        "causal-lost": [lambda real: see(real, causal=False)],
+        "causal-lost": [lambda real: see(real, causal=False), lambda real: real[:, None, None, :]],
         "padding-on-queries": [lambda real: see(real, axis=1)],
         "padding-on-both": [lambda real: see(real) & see(real, axis=1)],
         "padding-shown": [lambda real: see(~real)],
-        "past-blocked": [lambda real: see(real, causal=False) & past(real.shape[1]).T],
+        "past-blocked": [lambda real: see(real, causal=False) & past(real.shape[1]).T,
+                         lambda real: see(real, causal=False) & ~past(real.shape[1])],
         "diagonal-blocked": [lambda real: see(real) & np.tril(np.ones((real.shape[1],) * 2, bool), -1)],
     },
     "to_sdpa_mask": {

@@ -70,7 +70,7 @@ def main(arguments=None):
     notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
     steps = {
         "ruff": [sys.executable, "-m", "ruff", "check", "."],
-        "tests": [sys.executable, "-m", "pytest", "-rs", "--cov=mha_lib", "tests"],
+        "tests": [sys.executable, "-m", "pytest", "-rfEs", "--cov=mha_lib", "tests"],
         f"{len(notebooks)} notebooks, {'loose' if reasons else 'strict'}": nbval_command(
             notebooks or ["notebooks"],  # without one, fail
             strict=not reasons,
@@ -90,4 +90,7 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("\nStopped before the end: nothing is proved.")

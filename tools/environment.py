@@ -4,12 +4,19 @@
 
 The syntax stays readable to old Pythons (no f-strings), so that they can say that they are too old.
 """
+import contextlib
+import errno
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OLDEST = (3, 11)
@@ -51,6 +58,25 @@ def obstacle(version, new, folder):
             "Free some room, or move the course to a bigger disk, and run the same command again."
         ).format(ROOM / 1e9, free / 1e9, folder)
     return ""
+
+
+@contextlib.contextmanager
+def alone(root):
+    """Two commands at once would delete each other's half-made .venv. The lock ends with the process."""
+    if fcntl is None:
+        yield
+        return
+    folder = os.open(root, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except EnvironmentError as error:  # else: a disk without locks, such as NFS
+            if error.errno == errno.EWOULDBLOCK:
+                say("Another command is making the environment in this folder; waiting for it.")
+                fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 class Environment:
@@ -124,7 +150,7 @@ class Environment:
         self.write_stamp(made_here, self.fingerprint())
 
 
-def main(root=ROOT, version=sys.version_info):
+def prepare(root, version):
     environment = Environment(root)
     new = not os.path.exists(environment.folder)
     problem = obstacle(version, new, root)
@@ -146,7 +172,7 @@ def main(root=ROOT, version=sys.version_info):
     elif made_here:
         say("The environment in .venv is broken or half made; making it anew.")
         shutil.rmtree(environment.folder)
-        main(root, version)
+        prepare(root, version)
         return
     else:
         sys.exit(
@@ -155,6 +181,21 @@ def main(root=ROOT, version=sys.version_info):
         )
     environment.install(made_here)
     say("The environment is ready.\n")
+
+
+def main(root=ROOT, version=sys.version_info):
+    try:
+        with alone(root):
+            prepare(root, version)
+    except KeyboardInterrupt:
+        sys.exit("\nStopped. Nothing is lost: the same command goes on from here.")
+    except EnvironmentError as error:
+        sys.exit(
+            "The environment in .venv cannot be written:\n{}\n"
+            "It needs a folder of yours with {:.0f} GB of room: copy the course there, without .venv,\n"
+            "and run the same command again."
+            .format(error, ROOM / 1e9)
+        )
 
 
 if __name__ == "__main__":

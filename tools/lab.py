@@ -45,20 +45,34 @@ def write(path, data):
     os.replace(half, path)
 
 
+def learners_copy(data):
+    """Without the outputs to be predicted: of a folded output, JupyterLab still shows the first line."""
+    book = json.loads(data)
+    for cell in book["cells"]:
+        if "predict" in cell["metadata"].get("tags", []):
+            cell["outputs"], cell["execution_count"] = [], None
+            cell["metadata"].pop("jupyter", None)  # nothing left to fold
+    return json.dumps(book, indent=1, ensure_ascii=False).encode()
+
+
 def deliver(shipped, folder, state):
     """Bring one file up to date in the learner's folder -> a line to tell the learner, or None."""
     data = shipped.read_bytes()
     delivered = {"cells": fingerprint(shipped), "file": hashlib.sha256(data).hexdigest()}
-    if state.get(shipped.name) == delivered and (folder / shipped.name).exists():
+    if delivered["cells"] is None:
+        return (f"{shipped.name}: not copied, as the course's own cannot be read (a merge left half done?). "
+                "git status says more.")
+    if state.get(shipped.name) == delivered and os.path.lexists(folder / shipped.name):
         return None
     for k in itertools.count():  # NAME, NAME.new, NAME.new2, ...: the first that is free or as we left it
         target = folder / f"{shipped.stem}{['', '.new'][k] if k < 2 else f'.new{k}'}{shipped.suffix}"
-        cells = fingerprint(target)
+        free = not os.path.lexists(target)
+        cells = None if target.is_symlink() else fingerprint(target)  # a link is the learner's, wherever it leads
         was = state.get(target.name, {}).get("cells")
-        if not target.exists() or (cells and cells in (was, delivered["cells"])):
+        if free or (cells and cells in (was, delivered["cells"])):
             break
-    if not target.exists() or cells == was:
-        write(target, data)
+    if free or cells == was:
+        write(target, learners_copy(data) if shipped.suffix == ".ipynb" else data)
     state[target.name] = state[shipped.name] = delivered
     if k == 0:
         return None
@@ -88,9 +102,13 @@ def server_environment():
 
 def main(options, folder=ROOT / "my_notebooks"):
     if hasattr(os, "geteuid") and os.geteuid() == 0 and not any("allow" in option for option in options):
-        sys.exit('You are root, and JupyterLab starts for root only if told so: make lab ARGS="--allow-root"')
+        arguments = " ".join(["--allow-root", *options])
+        sys.exit(f'You are root, and JupyterLab starts for root only if told so: make lab ARGS="{arguments}"')
     try:
         lines = deliver_all(ROOT / "notebooks", folder)
+    except FileExistsError:
+        sys.exit(f"Your copies of the notebooks belong into the folder {folder}, but something of that name "
+                 "is there\nand is no folder, or a link that leads nowhere. Rename it and run the same command again.")
     except OSError as error:
         sys.exit(
             f"Your copies of the notebooks cannot be written to {folder}:\n{error}\n"
@@ -99,7 +117,12 @@ def main(options, folder=ROOT / "my_notebooks"):
     print(*lines, f"Your copies of the notebooks: {folder}", sep="\n", flush=True)
     command = server_command(folder, options)
     if os.name == "nt":  # there, exec gives the console back while the server still runs
-        sys.exit(subprocess.call(command, env=server_environment()))
+        server = subprocess.Popen(command, env=server_environment())
+        while True:
+            try:
+                sys.exit(server.wait())
+            except KeyboardInterrupt:  # Ctrl-C is for the server, which asks back
+                pass
     os.execve(command[0], command, server_environment())
 
 

@@ -57,7 +57,11 @@ def texts(root):
 
 
 def missing_badges(path, text, home):
-    title = "".join(json.loads(text)["cells"][0]["source"])
+    try:
+        title = "".join(json.loads(text)["cells"][0]["source"])
+    except (ValueError, LookupError, TypeError):
+        yield f"{path.name}: cannot be read as a notebook (a merge left half done?)"
+        return
     for url in (home.colab(path.name), home.binder(path.name)):
         if f"({url})" not in title:
             yield f"{path.name}: the title cell lacks the badge that opens this notebook: {url}"

@@ -54,8 +54,10 @@ def loads(text):
     """Read without nbformat.reads, which would give missing ids random names."""
     try:
         return nbformat.v4.reads(text)
-    except AttributeError:
+    except (AttributeError, TypeError):
         raise ValueError("no notebook of format 4, which is what JupyterLab saves") from None
+    except ValueError as error:
+        raise ValueError(f"cannot be read as a notebook (a merge left half done?): {error}") from None
 
 
 def dumps(book):
@@ -205,7 +207,7 @@ def execute_table(paths):
     for path in paths:
         try:
             seconds, peak = measure(path)
-        except FAILED as error:
+        except (*FAILED, ValueError) as error:
             print(f"{path.stem:{width}}  failed\n{error}", flush=True)
             bad += 1
             continue
@@ -307,4 +309,7 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("\nStopped; the notebook at hand is left as it was.")

@@ -5,8 +5,9 @@
     >>> check("softmax", my_softmax, library="torch")
 
     exercises     every exercise: its arguments, the right result, what a wrong one is asked
-    structure     what a wrong result shows by itself: errors, types, shapes, sums, factors
-    known         wrong functions that people really write, compared on the same input
+    errors        what an answer stops with, or what kind of thing it returns
+    structure     what a wrong result shows by itself: shapes, sums, factors, what moves what
+    known         wrong functions that people really write, compared on the same input; heads and masks have their own
     messages.txt  what the verdicts say
 """
 
@@ -17,14 +18,14 @@ import importlib.resources
 import inspect
 import io
 import textwrap
-import traceback
 import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from mha_lib.checks.errors import CRASHES, TYPES, leaves, plain, read, what_lined_up, what_met, where
 from mha_lib.checks.exercises import EXERCISES, PREDICTIONS
-from mha_lib.checks.structure import CRASHES, TYPES, Trial, leaves, plain, read, right, what_lined_up, what_met
+from mha_lib.checks.structure import Trial, earliest_first, right
 
 LINES, WIDTH = 4, 88
 MESSAGES = dict(line.split(": ", 1) for line in
@@ -48,7 +49,7 @@ class Example(NamedTuple):
 class Verdict(NamedTuple):
     """What check found. status: "correct", "not attempted" or "mistake"; mistake: a short id, or None.
 
-    One id comes with a correct answer: "float64", where the numbers are right but float32 did not stay float32.
+    Two ids come with a correct answer, where the numbers are right but their dtype did not stay: "float64", "float32".
     """
 
     status: str
@@ -114,7 +115,11 @@ def _judge_value(name, answer):
     given, due = (tuple(np.atleast_1d(x).tolist()) for x in (given, due))
     if given == due:
         return Verdict("correct", None, f"{name}: correct.")
-    ids = [id for id, value in known.items() if given == tuple(np.atleast_1d(value))]
+    ids = [id for id, values in known.items() if given in [tuple(np.atleast_1d(x)) for x in values]]
+    if not ids and (len(given) == 1) != (len(due) == 1):
+        ids = ["asked-is-a-number" if len(due) == 1 else "asked-is-a-shape"]
+    if not ids and len(given) == len(due) == 1 and np.isclose(given, due, rtol=0.05):
+        ids = ["nearly"]
     return _mistake(name, *ids or ["different"])
 
 
@@ -250,7 +255,7 @@ class _Attempt:
         args = self.exercise.make(**sizes)
         if self.right(args) is None:        # an error was asked for, and this is another one
             id = "numbers-not-named" if isinstance(call.error, ValueError) else "other-error"
-            return id, {"kind": type(call.error).__name__}, ""
+            return id, {**args, "kind": type(call.error).__name__}, ""
         for words, friendly in self.exercise.friendly.items():
             if 1 in friendly.values():      # there too many different mistakes look the same
                 continue
@@ -263,7 +268,7 @@ class _Attempt:
         given = [f"{name} {x.shape}" if isinstance(x, np.ndarray) else f"{name} = {x}" for name, x in args.items()
                  if not callable(x)]
         values = dict(error=textwrap.shorten(f"{type(call.error).__name__}: {call.error}", 90), library=self.library,
-                      given=", ".join(given), arguments=", ".join(args), line=_where(call.error),
+                      given=", ".join(given), arguments=", ".join(args), line=where(call.error),
                       meeting=what_met(call.error, _lengths(sizes)),
                       shapes=what_lined_up(call.error, _lengths(sizes)))
         hides = self.hidden_by(sizes)
@@ -292,7 +297,7 @@ class _Attempt:
         """The words for sizes on which the answer is right all the same, or None."""
         first = self.exercise.cases[0]
         if failed is not first:             # it passed that one: other lengths tell, or larger numbers
-            numbers = {"spread", "low", "constant"} & set(failed)
+            numbers = {"spread", "low", "constant", "norm"} & set(failed)
             return None if numbers else ", ".join(f"{axis} = {length}" for axis, length in first.items())
         for words, sizes in self.exercise.friendly.items():
             if self.passes(self.call(sizes), sizes):
@@ -300,7 +305,7 @@ class _Attempt:
 
     def first_difference(self, trial):
         """The earliest stage that differs, its first entry that does, and both values."""
-        stages = [(part, trial.got[part], trial.want[part]) for part in reversed(trial.got)]     # weights before output
+        stages = [(part, trial.got[part], trial.want[part]) for part in earliest_first(trial.got)]
         if "weights" not in trial.got and trial.seen and trial.seen.weights is not None:
             stages.insert(0, ("weights (worked back from your output)", trial.seen.weights,
                               self.exercise.look(trial.args, trial.want).weights))
@@ -341,8 +346,10 @@ class _Attempt:
             return _mistake(self.name, "dtype-clash", error=type(single.error).__name__)
         if self.library == "torch" and (fault := self.gradient_fault(first)):
             return _mistake(self.name, fault)
-        if any(str(getattr(x, "dtype", "float32")) not in ("float32", "torch.float32") for x in leaves(single.result)):
-            return Verdict("correct", "float64", _wrap(f"{self.name}: correct. {MESSAGES['float64']}"))
+        for id, result in (("float64", single.result), ("float32", call.result)):
+            due = "float32" if id == "float64" else "float64"
+            if any(str(getattr(x, "dtype", due)).removeprefix("torch.") != due for x in leaves(result)):
+                return Verdict("correct", id, _wrap(f"{self.name}: correct. {MESSAGES[id]}"))
         return Verdict("correct", None, f"{self.name}: correct.")
 
     def gradient_fault(self, sizes):
@@ -365,19 +372,12 @@ class _Attempt:
 
 def _lengths(sizes):
     """Axis -> length, with d or d_k worked out."""
-    lengths = {name: x for name, x in sizes.items() if name in ("B", "n", "m", "h", "d", "d_k", "d_v")}
+    lengths = {name: x for name, x in sizes.items() if name in ("B", "n", "m", "h", "d", "d_k", "d_v", "in", "out")}
     h, d, d_k = (lengths.get(name) for name in ("h", "d", "d_k"))
     return lengths | ({"d": h * d_k} if h and d_k else {}) | ({"d_k": d // h} if h and d else {})
 
 
 # ------------------------------------------------------------------ words
-
-def _where(error):
-    """" in `scores @ V`": the line of the answer that stopped, or nothing where its source is not to be had."""
-    frames = traceback.extract_tb(error.__traceback__)[1:]                  # the first one is ours
-    own = [frame.line for frame in frames if frame.filename == frames[0].filename and frame.line]
-    return f" in `{textwrap.shorten(own[-1], 60, placeholder=' ...')}`" if own else ""
-
 
 def _mistake(name, id, example=None, hint="", /, **values):
     message = MESSAGES.get(f"{name}.{id}") or MESSAGES[id]
@@ -386,11 +386,11 @@ def _mistake(name, id, example=None, hint="", /, **values):
 
 
 def _wrap(text, hint=""):
-    """At most four lines; where there is no room, the hint goes first, then the last sentence."""
-    for version in (f"{text} {hint}", text, text[:text.rfind(". ") + 1]):
-        lines = textwrap.wrap(version, WIDTH, break_on_hyphens=False)
-        if len(lines) <= LINES:
-            break
+    """At most four lines; where there is no room, the hint goes first, then the last sentences."""
+    lines = textwrap.wrap(f"{text} {hint}", WIDTH, break_on_hyphens=False)
+    while len(lines) > LINES and (hint or ". " in text):
+        text, hint = text if hint else text[:text.rfind(". ") + 1], ""
+        lines = textwrap.wrap(text, WIDTH, break_on_hyphens=False)
     return "\n".join(lines[:LINES])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from mha_lib import layers
 from mha_lib import numpy_attention as ours
-from mha_lib.checks import known
+from mha_lib.checks import heads, known, masks
 from mha_lib.checks.structure import (
     FACTOR,
     HEADS,
@@ -28,6 +28,7 @@ from mha_lib.checks.structure import (
     Seen,
     flattened,
     identity,
+    nan_replaced,
     not_a_number,
     not_boolean,
     not_one_number,
@@ -88,7 +89,7 @@ def _layer(n, h, d_k, B=None, spread=1, W_O=None):
     return given if W_O is None else given | {"W_O": W_O(d)}
 
 
-def _head(n, h, d_k, a=1, spread=1):
+def _head(n, h, d_k, a=2, spread=1):
     given = _layer(n, h, d_k, spread=spread)
     return {name: given[name] for name in ("X", "W_Q", "W_K", "W_V")} | {"a": min(a, h - 1), "h": h}
 
@@ -109,8 +110,8 @@ def _stream(n, d, constant=False):
     return {"X": X}
 
 
-def _around(n, d):
-    return _stream(n, d) | {"f": lambda Z: Z * Z - 0.5 * Z, "norm": layers.layer_norm}
+def _around(n, d, norm=layers.layer_norm):
+    return _stream(n, d) | {"f": lambda Z: Z * Z - 0.5 * Z, "norm": norm}
 
 
 def _real(B, n):
@@ -120,7 +121,7 @@ def _real(B, n):
 
 
 def _visible(B, n, h):
-    return {"visible": known.causal(n) & _real(B, n)["real"][:, None, :], "h": h}
+    return {"visible": masks.causal(n) & _real(B, n)["real"][:, None, :], "h": h}
 
 
 def _empty_rows(n, m, spread=1):
@@ -199,12 +200,13 @@ def _but(table, name):
 PARTS = {"parts-swapped": parts_swapped}
 INSIDE = {**ROWS, **SCALE}          # what weights give away, whether returned or worked back from the output
 INSIDE_ONE = _but(INSIDE, "divided-by-sqrt-d")      # for one head alone, which has no d
-LARGE = {"overflow": overflow, "flattened": flattened}
+LARGE = {"overflow": overflow, "nan-replaced": nan_replaced, "flattened": flattened}
 LAST = {**LARGE, **NUMBERS, **FACTOR, **NEARLY, **ROW_SUMS}
 SIMPLE = _only(NUMBERS, "nan", "constant")
 CONSTANT = _only(NUMBERS, "constant")
 IDENTITY = {"identity": identity}
 ONE_NUMBER = {"not-one-number": not_one_number}
+SAME_ALWAYS = {"same-always": known.same_always}
 SQUARE = _but(SHAPES, "swapped-axes")               # (n, n) reads the same both ways
 BOOLEAN = {**SHAPES, "not-boolean": not_boolean}
 SOME_ROWS = _only(ROWS, "softmax-over-queries", "softmax-over-everything", "hard-max")
@@ -219,17 +221,17 @@ EXERCISES = {
                    "reused-projection": known.reused_projection, **NUMBERS, **FACTOR, **NEARLY, **IGNORES,
                    **LISTENS}),
     "linear_weight_to_W": Exercise(
-        lambda out, d: {"weight": _draw()(out, d)}, lambda weight: weight.T, {"W": "in, out"},
-        cases=[dict(out=5, d=9), dict(out=4, d=4)],
-        small=[dict(out=2, d=2), dict(out=2, d=3)],
-        diagnoses={**known.diagnoses(known.LINEAR), **SHAPES, **NUMBERS}),
+        lambda **sizes: {"weight": _numbered(*sizes.values()) - 7}, lambda weight: weight.T, {"W": "in, out"},
+        cases=[{"out": 5, "in": 9}, {"out": 4, "in": 4}],
+        small=[{"out": 2, "in": 2}, {"out": 2, "in": 3}],
+        diagnoses={**known.diagnoses(known.LINEAR), **SHAPES, "scrambled": heads.scrambled, **SIMPLE}),
     # 02 scores
     "attention_scores": Exercise(
         _qk, ours.attention_scores, {"scores": "n, m"},
-        cases=[dict(n=5, m=7, d_k=9), dict(n=4, m=6, d_k=8), dict(n=1, m=1, d_k=1)],
+        cases=[dict(n=5, m=7, d_k=9), dict(n=3, m=6, d_k=8), dict(n=1, m=1, d_k=1)],
         small=[dict(n=1, m=1, d_k=2), dict(n=1, m=2, d_k=2), dict(n=2, m=2, d_k=2), dict(n=2, m=3, d_k=2)],
-        diagnoses={**SHAPES, **_but(SCALE, "divided-by-sqrt-d"), **known.diagnoses(known.SCORES), **NUMBERS,
-                   **NEARLY},
+        diagnoses={**known.diagnoses(known.SAME_TWICE), **SHAPES, **_but(SCALE, "divided-by-sqrt-d"),
+                   **known.diagnoses(known.SCORES), **NUMBERS, **NEARLY},
         friendly={"d_k = 4": dict(n=5, m=7, d_k=4), "d_k = 1": dict(n=5, m=7, d_k=1), "n = m": dict(n=5, m=5, d_k=9)},
         look=_look_at_scores),
     "softmax": Exercise(
@@ -237,72 +239,80 @@ EXERCISES = {
         cases=[dict(n=5, m=7), dict(n=4, m=4), dict(n=4, m=6, spread=2000), dict(n=1, m=1)],
         small=[dict(n=1, m=2), dict(n=2, m=2), dict(n=2, m=3), dict(n=1, m=2, spread=2000),
                dict(n=2, m=2, spread=2000)],
-        diagnoses={**SHAPES, **SOME_ROWS, **_only(ROWS, "no-softmax", "no-exp", "uniform"),
+        diagnoses={**SHAPES, **SOME_ROWS, **_only(ROWS, "no-softmax", "no-exp", "uniform", "no-keepdims"),
                    **known.diagnoses(known.SOFTMAX), "other-base": known.other_base,
                    "global-maximum": known.global_maximum, "other-function": known.other_function, **ROWS_SCALED,
                    **_but(LAST, "off-by-a-factor")},
         friendly={"as many queries as keys": dict(n=5, m=5), "one query": dict(n=1, m=7)}, look=_look_at_shares),
     "attention": Exercise(
         _qkv, ours.attention, {"output": "n, d_v", "weights": "n, m"},
-        cases=[dict(n=5, m=7, d_k=9), dict(n=4, m=6, d_k=8, d_v=3), dict(n=5, m=7, d_k=9, spread=3000),
+        cases=[dict(n=5, m=7, d_k=9), dict(n=3, m=6, d_k=8, d_v=4), dict(n=5, m=7, d_k=9, spread=3000),
                dict(n=1, m=1, d_k=1)],
         small=[dict(n=1, m=2, d_k=2), dict(n=2, m=2, d_k=2), dict(n=2, m=3, d_k=2), dict(n=1, m=2, d_k=2, spread=3000)],
-        diagnoses={**PARTS, **SHAPES, **IDENTITY, **INSIDE_ONE, **known.diagnoses(known.ATTENTION), **ROWS_SCALED,
+        diagnoses={**PARTS, **SHAPES, **IDENTITY, "scores-returned": known.scores_returned, **INSIDE_ONE,
+                   **known.diagnoses(known.ATTENTION), **ROWS_SCALED,
                    **LAST, "outside-the-values": known.outside_the_values, **IGNORES, **LISTENS},
         friendly={"d_k = 4": dict(n=5, m=7, d_k=4), "d_k = 1": dict(n=5, m=7, d_k=1), "n = m": dict(n=5, m=5, d_k=9)},
         look=_look_at_weights),
     # 03 the scale
     "pick_scale": Exercise(
         lambda d, h: {"d": d, "h": h}, lambda d, h: (d // h) ** -0.5, {"scale": ""},
-        cases=[dict(d=27, h=3), dict(d=16, h=2), dict(d=64, h=1)],
+        cases=[dict(d=60, h=5), dict(d=16, h=2), dict(d=64, h=1)],
         small=[dict(d=4, h=2), dict(d=6, h=2), dict(d=4, h=1)],
-        diagnoses={**ONE_NUMBER, "zero-scale": known.zero_scale, **SCALE, "nan": not_a_number},
+        diagnoses={**ONE_NUMBER, "zero-scale": known.zero, **NEARLY, **_only(SCALE, "no-scale"), **SAME_ALWAYS, **SCALE,
+                   "nan": not_a_number},
         friendly={"d_k = 4": dict(d=12, h=3), "one head": dict(d=9, h=1), "d_k = 1": dict(d=3, h=3)},
         look=_look_at_number),
     # 04 heads
     "head_width": Exercise(
         lambda d, h: {"d": d, "h": h}, _right_width, {"d_k": ""},
-        cases=[dict(d=27, h=3), dict(d=10, h=3)],
+        cases=[dict(d=60, h=5), dict(d=10, h=3)],
         small=[dict(d=4, h=2), dict(d=3, h=2)],
-        diagnoses={"silent-remainder": known.silent_remainder, **ONE_NUMBER, "not-whole": known.not_whole}),
+        diagnoses={"silent-remainder": known.silent_remainder, **ONE_NUMBER, "zero-width": known.zero, **SAME_ALWAYS,
+                   "not-whole": known.not_whole}),
     "split_heads": Exercise(
         lambda n, h, d_k: {"X": _numbered(n, h * d_k), "h": h}, ours.split_heads, {"heads": "h, n, d_k"},
         cases=[dict(n=5, h=3, d_k=9), dict(n=4, h=2, d_k=5)],
         small=[dict(n=2, h=2, d_k=1), dict(n=2, h=2, d_k=2), dict(n=3, h=2, d_k=1)],
-        diagnoses={**SHAPES, **known.diagnoses(known.SPLIT), "scrambled": known.scrambled, **SIMPLE},
+        diagnoses={**SHAPES, **known.diagnoses(heads.SPLIT), "other-columns": heads.other_columns_split,
+                   "scrambled": heads.scrambled, **SIMPLE},
         friendly={"h = 1": dict(n=5, h=1, d_k=9), "n = 1": dict(n=1, h=3, d_k=9), "d_k = 1": dict(n=5, h=3, d_k=1)}),
     "merge_heads": Exercise(
         lambda n, h, d_k: {"heads": _numbered(h, n, d_k)}, ours.merge_heads, {"concat": "n, d"},
         cases=[dict(n=5, h=3, d_k=9), dict(n=4, h=2, d_k=5)],
         small=[dict(n=2, h=2, d_k=1), dict(n=2, h=2, d_k=2), dict(n=3, h=2, d_k=1)],
-        diagnoses={**SHAPES, **known.diagnoses(known.MERGE), "scrambled": known.scrambled, **SIMPLE},
+        diagnoses={**known.diagnoses(heads.TOGETHER), **SHAPES, **known.diagnoses(heads.MERGE),
+                   "scrambled": heads.scrambled, **SIMPLE},
         friendly={"h = 1": dict(n=5, h=1, d_k=9), "n = 1": dict(n=1, h=3, d_k=9), "d_k = 1": dict(n=5, h=3, d_k=1)}),
     "one_head": Exercise(
         _head, _right_head, {"output": "n, d_k"},
-        cases=[dict(n=5, h=3, d_k=9), dict(n=4, h=2, d_k=8, a=0), dict(n=5, h=3, d_k=9, spread=30)],
+        cases=[dict(n=6, h=5, d_k=7), dict(n=4, h=2, d_k=8, a=0), dict(n=6, h=5, d_k=7, spread=30)],
         small=[dict(n=2, h=2, d_k=1), dict(n=2, h=2, d_k=2), dict(n=3, h=2, d_k=2), dict(n=2, h=1, d_k=2, spread=1000),
                dict(n=3, h=1, d_k=2, spread=1000)],
-        diagnoses={**SHAPES, **known.diagnoses(known.ONE_HEAD), "reused-projection": known.ONE_MATRIX_IN_HEAD,
-                   **INSIDE, "two-faults": known.ONE_HEAD_TWICE, **LAST, **IGNORES},
+        diagnoses={**SHAPES, "ignores-a": heads.ignores_a, "other-columns": heads.other_columns,
+                   **known.diagnoses(heads.ONE_HEAD),
+                   "reused-projection": heads.ONE_MATRIX_IN_HEAD, **INSIDE, "two-faults": heads.ONE_HEAD_TWICE,
+                   **LAST, **IGNORES},
         friendly={"h = 1": dict(n=5, h=1, d_k=9), "d_k = 4": dict(n=5, h=3, d_k=4), "n = 1": dict(n=1, h=3, d_k=9)},
         look=_look_back_head),
     # 05 the whole layer
     "parameter_count": Exercise(
         lambda d, h: {"d": d, "h": h}, lambda d, h: 4.0 * d * d, {"count": ""},       # a count may be a float
-        cases=[dict(d=27, h=3), dict(d=16, h=2)],
+        cases=[dict(d=30, h=5), dict(d=16, h=2)],
         small=[dict(d=2, h=2), dict(d=4, h=2)],
-        diagnoses={**ONE_NUMBER, **known.diagnoses(known.COUNT)}, friendly={"h = 1": dict(d=12, h=1)}),
+        diagnoses={**ONE_NUMBER, **SAME_ALWAYS, **known.diagnoses(known.COUNT), "other-matrices": known.other_matrices},
+        friendly={"h = 1": dict(d=15, h=1)}),
     "multi_head_attention": Exercise(
         _layer, lambda *args: _right_layer(*args).output, {"output": "B, n, d"},
-        cases=[dict(B=2, n=5, h=3, d_k=9), dict(B=3, n=4, h=2, d_k=8), dict(B=2, n=5, h=3, d_k=9, spread=30)],
+        cases=[dict(B=2, n=6, h=5, d_k=7), dict(B=3, n=4, h=2, d_k=8), dict(B=2, n=6, h=5, d_k=7, spread=30)],
         small=[dict(B=1, n=1, h=1, d_k=2), dict(B=1, n=2, h=2, d_k=1), dict(B=1, n=2, h=1, d_k=2),
                dict(B=1, n=2, h=2, d_k=2), dict(B=2, n=2, h=2, d_k=2), dict(B=1, n=2, h=1, d_k=2, spread=1000),
                dict(B=1, n=3, h=1, d_k=2, spread=1000)],
-        diagnoses={**SHAPES, **IDENTITY, **known.diagnoses(known.ALL_AXES),
-                   "samples-mixed": known.samples_mixed, "tokens-do-not-mix": known.tokens_do_not_mix,
-                   **known.diagnoses(known.LAYER), "merged-astray": known.merged_astray,
-                   "reused-projection": known.ONE_MATRIX_IN_LAYER, **INSIDE, **HEADS,
-                   "two-faults": known.LAYER_TWICE, **LAST, **IGNORES},
+        diagnoses={**SHAPES, **IDENTITY, **known.diagnoses(heads.ALL_AXES), **_only(ROWS, "no-keepdims"),
+                   "samples-mixed": heads.samples_mixed, "tokens-do-not-mix": heads.tokens_do_not_mix,
+                   **known.diagnoses(heads.LAYER), "merged-astray": heads.merged_astray,
+                   "reused-projection": heads.ONE_MATRIX_IN_LAYER, **INSIDE, **HEADS,
+                   "two-faults": heads.LAYER_TWICE, **LAST, **IGNORES},
         friendly={"a single sequence": dict(B=1, n=5, h=3, d_k=9), "h = 1": dict(B=2, n=5, h=1, d_k=9),
                   "W_O the identity": dict(B=2, n=5, h=3, d_k=9, W_O=np.eye), "n = 1": dict(B=2, n=1, h=3, d_k=9),
                   "d_k = 4": dict(B=2, n=5, h=3, d_k=4), "B = h = n = d_k": dict(B=3, n=3, h=3, d_k=3)},
@@ -312,8 +322,8 @@ EXERCISES = {
         {"contributions": "h, n, d"},
         cases=[dict(n=5, h=3, d_k=9), dict(n=4, h=2, d_k=5)],
         small=[dict(n=1, h=2, d_k=1), dict(n=2, h=2, d_k=2)],
-        diagnoses={"already-summed": known.already_summed, **SHAPES, **known.diagnoses(known.CONTRIBUTIONS), **NUMBERS,
-                   **FACTOR},
+        diagnoses={"already-summed": heads.already_summed, **SHAPES, **known.diagnoses(heads.CONTRIBUTIONS),
+                   "other-rows": heads.other_rows, **NUMBERS, **FACTOR},
         friendly={"h = 1": dict(n=5, h=1, d_k=9), "d_k = 1": dict(n=5, h=3, d_k=1)}),
     "layer_norm": Exercise(
         _stream, layers.layer_norm, {"normalised": "n, d"},
@@ -323,20 +333,21 @@ EXERCISES = {
                    "mean-not-0": known.mean_not_0, "spread-not-1": known.spread_not_1}),
     "sublayer": Exercise(
         _around, layers.sublayer, {"stream": "n, d"},
-        cases=[dict(n=5, d=9), dict(n=4, d=6)],
-        small=[dict(n=1, d=2), dict(n=2, d=3)],
-        diagnoses={**SHAPES, **IDENTITY, **known.diagnoses(known.SUBLAYER), **NUMBERS}),
+        cases=[dict(n=5, d=9), dict(n=4, d=6, norm=layers.rms_norm)],
+        small=[dict(n=1, d=2), dict(n=2, d=3), dict(n=1, d=2, norm=layers.rms_norm)],
+        diagnoses={**SHAPES, **IDENTITY, **known.diagnoses(known.SUBLAYER), **NUMBERS, "own-norm": known.own_norm,
+                   **FACTOR}),
     # 06 masks
     "causal_mask": Exercise(
         lambda n: {"n": n}, ours.causal_mask, {"mask": "n, n"},
         cases=[dict(n=5), dict(n=1), dict(n=8)],
         small=[dict(n=1), dict(n=2), dict(n=3)],
-        diagnoses={**SQUARE, **known.CODING, **known.PATTERN, **known.ENTRIES}),
+        diagnoses={**SQUARE, **masks.CODING, **masks.PATTERN, **masks.ENTRIES}),
     "shifted_causal_mask": Exercise(
         lambda n, m: {"n": n, "m": m}, ours.causal_mask, {"mask": "n, m"},
-        cases=[dict(n=3, m=7), dict(n=1, m=6), dict(n=4, m=4)],
+        cases=[dict(n=4, m=9), dict(n=1, m=6), dict(n=4, m=4)],
         small=[dict(n=1, m=1), dict(n=1, m=2), dict(n=2, m=3)],
-        diagnoses={**SHAPES, **known.CODING, **known.PATTERN, **known.TOP_LEFT, **known.ENTRIES},
+        diagnoses={**SHAPES, **masks.CODING, **masks.PATTERN, **masks.TOP_LEFT, **masks.ENTRIES},
         friendly={"n = m": dict(n=4, m=4)}),
     "masked_attention": Exercise(
         lambda h, **sizes: _qkv(lead=(h,), **sizes),
@@ -346,8 +357,8 @@ EXERCISES = {
         small=[dict(h=1, n=1, d_k=2), dict(h=1, n=2, d_k=2), dict(h=2, n=2, d_k=2), dict(h=1, n=3, d_k=2),
                dict(h=1, n=2, d_k=2, low=800), dict(h=1, n=3, d_k=2, spread=3000)],
         diagnoses={**PARTS, **SHAPES, **IDENTITY, **SOME_ROWS, **ROWS_SCALED, **MASKED,
-                   **_only(ROWS, "queries-keys-swapped"), **HEADS, **SCALE, "finite-mask": known.leaks_on_low_scores,
-                   **known.diagnoses(known.MASKED), "future-leaks": known.future_leaks, **LAST,
+                   **_only(ROWS, "queries-keys-swapped"), **HEADS, **SCALE, "finite-mask": masks.leaks_on_low_scores,
+                   **known.diagnoses(masks.MASKED), "future-leaks": masks.future_leaks, **LAST,
                    "outside-the-values": known.outside_the_values},
         friendly={"d_k = 4": dict(h=3, n=5, d_k=4), "h = n = d_k": dict(h=4, n=4, d_k=4)}, look=_look_at_weights,
         extreme=dict(h=3, n=5, d_k=9, spread=3000)),
@@ -355,33 +366,40 @@ EXERCISES = {
         _empty_rows, ours.softmax, {"weights": "n, m"},
         cases=[dict(n=5, m=7), dict(n=4, m=4), dict(n=4, m=6, spread=2000)],
         small=[dict(n=2, m=2), dict(n=3, m=2), dict(n=3, m=2, spread=2000)],
-        diagnoses={**SHAPES, **known.EMPTY, **_only(ROWS, "softmax-over-queries"), **IDENTITY,
-                   "overflow": overflow, **SIMPLE, **NEARLY},
+        diagnoses={**SHAPES, "global-maximum": known.global_maximum, **masks.EMPTY,
+                   **_only(ROWS, "softmax-over-queries"), **IDENTITY, "overflow": overflow, **SIMPLE, **NEARLY},
         look=_look_at_shares),
     "combine_masks": Exercise(
-        _real, lambda real: known.causal(real.shape[1]) & known.visible_keys(real), {"visible": "B, 1, n, n"},
+        _real, lambda real: masks.causal(real.shape[1]) & masks.visible_keys(real), {"visible": "B, 1, n, n"},
         cases=[dict(B=3, n=5), dict(B=2, n=4)],
         small=[dict(B=1, n=2), dict(B=1, n=3), dict(B=2, n=3)],
-        diagnoses={"no-head-axis": known.no_head_axis, **BOOLEAN, **known.diagnoses(known.COMBINE), **CONSTANT}),
+        diagnoses={"no-head-axis": masks.no_head_axis, **known.diagnoses(masks.ONLY_PADDING), **BOOLEAN,
+                   **known.diagnoses(masks.COMBINE), **CONSTANT}),
     "to_sdpa_mask": Exercise(
         lambda n: {"mask": ours.causal_mask(n)}, lambda mask: mask == 0, {"visible": "n, n"},
         cases=[dict(n=5), dict(n=2)],
         small=[dict(n=1), dict(n=2)],
-        diagnoses={**SQUARE, "not-boolean": not_boolean, **known.diagnoses(known.TO_SDPA), **CONSTANT}),
+        diagnoses={**SQUARE, "not-boolean": not_boolean, **known.diagnoses(masks.TO_SDPA), **CONSTANT}),
     "to_mha_mask": Exercise(
         _visible, lambda visible, h: ~np.repeat(visible, h, axis=0), {"blocked": "B*h, n, n"},
         cases=[dict(B=2, n=5, h=3), dict(B=3, n=4, h=2)],
         small=[dict(B=1, n=2, h=2), dict(B=2, n=3, h=2)],
-        diagnoses={**BOOLEAN, **known.diagnoses(known.TO_MHA), **CONSTANT},
+        diagnoses={**BOOLEAN, **known.diagnoses(masks.TO_MHA), **CONSTANT},
         friendly={"a single sequence": dict(B=1, n=5, h=3)}),
 }
 
 # name -> the right value, and wrong ones that tell something; the question stands in the notebook
 PREDICTIONS = {
-    "predict_parameters": (432, {"one-matrix": 144, "W_O-counted": 576, "words-counted": 180}),     # d = 12, n = 5
-    "predict_spread": (8, {"variance": 64, "already-scaled": 1, "half": 32, "upside-down": 0.125}),     # d_k = 64
-    "predict_scores_shape": ((2, 3, 5, 5), {                                                        # X (2, 5, 27)
-        "no-heads": (2, 5, 5), "heads-last": (2, 5, 5, 3), "heads-attend": (2, 5, 3, 3), "widths": (2, 3, 5, 9),
-        "no-batch": (3, 5, 5)}),
-    "predict_zeros": (10, {"diagonal-counted": 15, "one-future-token": 6}),                         # n = 5
+    "predict_parameters": (432, {                                                       # d = 12, n = 5
+        "one-matrix": [144], "W_O-counted": [576], "words-counted": [180, 2160], "biases-counted": [468],
+        "widths-added": [36, 24]}),
+    "predict_spread": (8, {                                                             # d_k = 64
+        "variance": [64], "already-scaled": [1], "half": [32], "upside-down": [0.125]}),
+    "predict_scores_shape": ((2, 3, 5, 5), {                                            # X (2, 5, 27)
+        "no-heads": [(2, 5, 5)], "heads-last": [(2, 5, 5, 3)], "heads-attend": [(2, 5, 3, 3)],
+        "widths": [(2, 3, 5, 9), (2, 5, 27)], "columns-attend": [(2, 3, 9, 9), (2, 27, 27)], "no-batch": [(3, 5, 5)],
+        "heads-before-batch": [(3, 2, 5, 5)], "no-keys": [(2, 3, 5)]}),
+    "predict_zeros": (10, {                                                             # n = 5
+        "diagonal-counted": [15], "one-future-token": [6], "half": [12.5, 12, 13], "past-counted-too": [20],
+        "share": [0.4, 40]}),
 }

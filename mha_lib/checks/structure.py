@@ -1,10 +1,9 @@
-"""What a wrong result shows by itself, without a list of wrong functions: its type, its shape, its sums, its factors.
+"""What a wrong result shows by itself, without a list of wrong functions: its shape, its sums, its factors.
 
 A diagnosis looks at a Trial and returns False or None, True, or the values for the braces of its message. Diagnoses
 stand in dicts, id -> diagnosis, and are asked in order.
 """
 
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -58,111 +57,9 @@ def right(got, want):
                and (got[part].dtype.kind != "f" or x.dtype.kind == "f") for part, x in want.items())
 
 
-# ------------------------------------------------------------------ errors
-
-def _says(*words):
-    return lambda error: any(word in str(error).lower() for word in words)
-
-
-def _wants_others(error):
-    return isinstance(error, TypeError) and "()" in str(error) and "argument" in str(error)
-
-
-CRASHES = {                     # id -> does it fit the exception?
-    "undefined-name": lambda error: isinstance(error, NameError),
-    "other-library": _says("must be tensor, not", "invalid combination of arguments", "'numpy.ndarray' object has no",
-                           "'tensor' object has no", "call numpy() on tensor"),
-    "arguments": lambda error: _wants_others(error) and error.__traceback__.tb_next is None,    # it never began
-    "inner-arguments": lambda error: _wants_others(error),
-    "endless": lambda error: isinstance(error, RecursionError),
-    "quits": lambda error: isinstance(error, SystemExit),
-    "other-dtype": _says("same dtype", "expected scalar type"),
-    "product-does-not-fit": _says("matmul", "mat1 and mat2", "not aligned", "expected size for first two dimensions"),
-    "does-not-broadcast": _says("broadcast", "must match the size", "must match except in dimension"),
-    "reshape-does-not-fit": _says("cannot reshape", "invalid for input of size"),
-    "view-of-moved-axes": _says("view size is not compatible"),
-    "raises": lambda error: True,
-}
-
-
-PRODUCTS = [                    # how a product says which lengths should have met, and which of the two is the left one
-    (r"size (\d+) is different from (\d+)", 1), (r"(\d+) \(dim \d+\) != (\d+) \(dim \d+\)", 0),
-    (r"\(\d+x(\d+) and (\d+)x\d+\)", 0), (r"\[\d+, (\d+)\] but got: \[\d+, (\d+)\]", 0)]
-
-
-def what_met(error, sizes):
-    """", with 9 (d) on its left and 5 (n) on its right" from the text of an error, or nothing."""
-    for pattern, left in PRODUCTS:
-        if found := re.search(pattern, str(error)):
-            a, b = (f"{length} {name_axes([int(length)], sizes)}" for length in found.groups()[::-1 if left else 1])
-            return f", with {a} on its left and {b} on its right"
-    return ""
-
-
-def what_lined_up(error, sizes):
-    """The shapes in the text of an error, each with the names of its axes."""
-    shapes = [[int(x) for x in shape.split(",") if x] for shape in re.findall(r"\(([\d,]+)\)", str(error))]
-    return " and ".join(f"{tuple(shape)}, which reads {name_axes(shape, sizes)}," for shape in shapes)
-
-
-# ------------------------------------------------------------------ what came back
-
-def _kind(x):
-    return "a NumPy array" if isinstance(x, np.ndarray) else f"a {type(x).__name__}"
-
-
-def leaves(result):
-    """What stands in nested tuples and lists."""
-    return [leaf for x in result for leaf in leaves(x)] if isinstance(result, (tuple, list)) else [result]
-
-
-def _lazy(result, returns, library):
-    return hasattr(result, "__next__") and {"kind": type(result).__name__}
-
-
-def _too_few(result, returns, library):
-    several = hasattr(result, "__len__") and hasattr(result, "__getitem__") and getattr(result, "ndim", 1)
-    several = several and not isinstance(result, dict)
-    if len(returns) == 1 or several and len(result) == len(returns):
-        return False
-    kind = f"{len(result)} things" if isinstance(result, (tuple, list)) else f"one thing, {_kind(result)}"
-    return {"kind": kind, "count": len(returns), "parts": ", ".join(returns)}
-
-
-def _other_library(result, returns, library):
-    wrong = [x for x in (result if isinstance(result, (tuple, list)) else [result])
-             if (isinstance(x, np.ndarray) if library == "torch" else hasattr(x, "detach"))]
-    return bool(wrong) and {"kind": _kind(wrong[0]), "library": library}
-
-
-def _no_array(result, returns, library):
-    for x in result if len(returns) > 1 else [result]:
-        try:
-            fine = np.asarray(plain(x)).dtype.kind in "bfiu"
-        except Exception:       # whatever a strange object does when it is asked for its numbers
-            fine = False
-        if not fine:
-            shapes = ", ".join(str(tuple(part.shape)) for part in leaves(x) if hasattr(part, "shape"))
-            return {"kind": _kind(x) + (f" of shapes {shapes}" if shapes else ""), "parts": ", ".join(returns)}
-
-
-TYPES = {"generator": _lazy, "parts-missing": _too_few, "wrong-library": _other_library, "no-array": _no_array}
-
-
-def plain(x):
-    """Tensors as arrays, in lists too."""
-    if isinstance(x, (list, tuple)):
-        return [plain(part) for part in x]
-    if not hasattr(x, "detach"):
-        return x
-    x = x.detach().cpu()
-    return (x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy()       # NumPy has no bfloat16
-
-
-def read(result, returns):
-    """What the answer returned -> part -> array."""
-    parts = result if len(returns) > 1 else [result]
-    return {part: np.asarray(plain(x)) for part, x in zip(returns, parts, strict=True)}
+def earliest_first(parts):
+    """The names of the parts in the order in which they are made: weights before the output."""
+    return sorted(parts, key=lambda part: part != "weights")
 
 
 # ------------------------------------------------------------------ shapes, axis by axis
@@ -246,17 +143,17 @@ def cut_to_integers(trial):
 
 
 def rounded(trial):
-    """All entries nearly right, in the first stage that differs: weights before output."""
-    for part, want in reversed(trial.want.items()):
-        off = np.abs(trial.got[part] - want).max()
-        if not same(trial.got[part], want):
+    """All entries nearly right, in the first stage that differs."""
+    for part in earliest_first(trial.want):
+        off = np.abs(trial.got[part] - trial.want[part]).max()
+        if not same(trial.got[part], trial.want[part]):
             return off < 0.01 and {"part": part, "off": off}
 
 
 def off_by_a_factor(trial):
     """The first stage that differs is the right one times a number, or plus one."""
-    for part, want in reversed(trial.want.items()):
-        got = trial.got[part]
+    for part in earliest_first(trial.want):
+        got, want = trial.got[part], trial.want[part]
         if not same(got, want):
             factor = (got * want).sum() / (want * want).sum()
             if want.size > 1 and abs(factor) > 1e-9 and same(got, factor * want):
@@ -277,11 +174,11 @@ def _moved(trial, name):
 
 def _by_moving(fits):
     def diagnosis(trial):
-        for name, x in trial.args.items():
-            if isinstance(x, np.ndarray) and x.dtype.kind == "f":
-                for part, moves, should in _moved(trial, name):
-                    if fits(moves, should):
-                        return {"part": part, "name": name}
+        found = [(part, name) for name, x in trial.args.items() if isinstance(x, np.ndarray) and x.dtype.kind == "f"
+                 for part, moves, should in _moved(trial, name) if fits(moves, should)]
+        if found:
+            first = found[0][0]
+            return {"part": first, "name": ", ".join(name for part, name in found if part == first)}
     return diagnosis
 
 
@@ -324,9 +221,10 @@ def _divided_by(value):
 def _precedence(trial):
     """d_k ** 1 / 2, with and without brackets around it."""
     found, d_k = divisor(trial.seen) if trial.seen else None, trial.sizes["d_k"]
-    for equals, value in (("d_k / 2", d_k / 2), ("2 d_k", 2 * d_k)):
+    for how, value in (("divided by d_k / 2", d_k / 2), ("divided by 2 d_k", 2 * d_k),
+                       ("multiplied by d_k / 2", 2 / d_k)):
         if found is not None and np.isclose(found, value, rtol=1e-6):
-            return {"equals": equals}
+            return {"how": how}
 
 
 COINCIDENCES = {                # numbers that a wrong scale may come from
@@ -341,6 +239,11 @@ COINCIDENCES = {                # numbers that a wrong scale may come from
     "d": lambda d, **_: d,
     "sqrt(d)": lambda d, **_: d ** 0.5,
     "half of d": lambda d, **_: d / 2,
+    "half of d_k": lambda d_k, **_: d_k / 2,
+    "d h": lambda d, h, **_: d * h,
+    "sqrt(d h)": lambda d, h, **_: (d * h) ** 0.5,
+    "d / sqrt(h)": lambda d, h, **_: d / h ** 0.5,
+    "the logarithm of d_k": lambda d_k, **_: np.log(d_k),
     "sqrt(2 d_k)": lambda d_k, **_: (2 * d_k) ** 0.5,
     "d_k squared": lambda d_k, **_: d_k ** 2,
     "the fourth root of d_k": lambda d_k, **_: d_k ** 0.25,
@@ -360,11 +263,22 @@ def reading(number, sizes):
     return f", which is {' or '.join(found[:2])} here" if found and number != 1 else ""
 
 
-def wrong_scale(trial):
+def how_scaled(found, sizes):
+    """A divisor in words: "divided by 2.236, which is sqrt(n) here", or "multiplied by" where it is below 1."""
+    how, number = ("divided", found) if abs(found) >= 1 else ("multiplied", 1 / found)
+    return f"{how} by {number:.4g}{reading(number, sizes)}"
+
+
+def _minus(trial):
+    found = divisor(trial.seen) if trial.seen else None
+    return found is not None and found < 0 and {"how": how_scaled(found, trial.sizes)}
+
+
+def _wrong_scale(trial):
     found, d_k = divisor(trial.seen) if trial.seen else None, trial.sizes["d_k"]
     if found is None or np.isclose(found, d_k ** 0.5, rtol=1e-6):
         return False
-    return {"found": found, "equals": reading(found, trial.sizes), "d_k": d_k}
+    return {"how": how_scaled(found, trial.sizes), "d_k": d_k}
 
 
 SCALE = {
@@ -373,8 +287,8 @@ SCALE = {
     "divided-by-sqrt-d": _divided_by(lambda d=0, **_: d ** 0.5),
     "upside-down": _divided_by(lambda d_k, **_: d_k ** -0.5),
     "precedence": _precedence,
-    "minus": _divided_by(lambda d_k, **_: -d_k ** 0.5),
-    "wrong-scale": wrong_scale,
+    "minus": _minus,
+    "wrong-scale": _wrong_scale,
 }
 
 
@@ -394,7 +308,8 @@ def sum_to_one(weights, axis=-1):
 
 
 def _only_over(axis):
-    return on_weights(lambda w, trial: w.shape[-1] > 1 and not sum_to_one(w) and sum_to_one(w, axis))
+    return on_weights(lambda w, trial: not trial.large and w.shape[-1] > 1 and not sum_to_one(w)
+                      and sum_to_one(w, axis))
 
 
 def above(weights, k=1):
@@ -426,6 +341,28 @@ def _twice(w, trial):
                for scale in (1, trial.sizes.get("d_k", 1) ** -0.5))
 
 
+def _sums_lie_along_columns(w, trial):
+    """Square scores, where the sums of the rows (and perhaps their maxima) met the columns."""
+    def shares(s):
+        return np.exp(s) / np.exp(s).sum(axis=-1)
+
+    s = trial.seen.raw * trial.sizes.get("d_k", 1) ** -0.5
+    tops = (0, s.max(axis=-1, keepdims=True), s.max(axis=-1))
+    return not trial.large and w.shape[-1] == w.shape[-2] > 1 and any(np.allclose(w, shares(s - t)) for t in tops)
+
+
+def lost_rows(trial):
+    """Which rows have no share left, or NaN, although they have keys to see; large scores only."""
+    rows = trial.result.sum(axis=-1) if trial.seen.weights is None else trial.seen.weights.sum(axis=-1)
+    return trial.large & ~(rows > 0.5) & np.isfinite(trial.seen.raw).any(axis=-1)
+
+
+@on_weights
+def nan_replaced(w, trial):
+    """Large scores overflowed, and yet nothing is NaN."""
+    return np.isfinite(w).all() and lost_rows(trial).any()
+
+
 def _same_in_all_heads(w, trial):
     return not trial.large and sum_to_one(w) and w.shape[-3] > 1 and np.allclose(w, w[..., :1, :, :], atol=1e-9)
 
@@ -451,6 +388,7 @@ ROWS = {
     "queries-keys-swapped": on_weights(_keys_ask),
     "causal-unasked": on_weights(_future_empty),
     "softmax-twice": on_weights(_twice),
+    "no-keepdims": on_weights(_sums_lie_along_columns),
 }
 HEADS = {"softmax-over-heads": _only_over(-3), "heads-averaged": on_weights(_same_in_all_heads)}
 FACTOR = {"off-by-a-factor": off_by_a_factor}
@@ -482,7 +420,7 @@ def _one_ahead(w, trial):
 
 
 def _after_softmax(w, trial):
-    spent = np.allclose(above(w), 0) and not sum_to_one(w) and not sum_to_one(w, -2)
+    spent = not trial.large and np.allclose(above(w), 0) and not sum_to_one(w) and not sum_to_one(w, -2)
     return spent and (w.sum(axis=-1) < 1 + 1e-9).all() or (above(w) < -1e-9).any()
 
 
