@@ -3,6 +3,7 @@ import base64
 import copy
 import importlib.util
 import pathlib
+import re
 
 import nbformat
 import pytest
@@ -274,3 +275,10 @@ def test_normal_form_can_fail():
 def test_every_rule_was_broken():
     broken = {rule for rule, _ in FAULTS.values()} | {"is_normalised"}
     assert broken == {rule.__name__ for rule in RULES}
+
+
+def test_readme_lists_every_notebook_with_its_minutes():
+    readme = (notebooks.FOLDER.parent / "README.md").read_text(encoding="utf-8")
+    listed = dict(re.findall(r"\(notebooks/(\d\d_\w+\.ipynb)\) \| [^|]+ \| (\d+) \|", readme))
+    minutes = {path.name: re.search(r"(\d+) minutes", Book(path).cells[0].source)[1] for path in PATHS}
+    assert listed == minutes

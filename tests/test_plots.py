@@ -1,13 +1,16 @@
 """Figures: their words are computed from the data, and every reader gets them."""
 
 import html
+import io
 import re
 import sys
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from mha_lib import plots
+from tools import readme_figure
 
 WORDS = ["a", "b<", "c"]
 WEIGHTS = np.array([[0.9, 0.1, 0.0], [1 / 3, 1 / 3, 1 / 3], [0.2, 0.2, 0.6]])
@@ -213,6 +216,16 @@ def test_a_tie_is_named_as_a_tie_whatever_the_last_bits_say():
     words = plots.plot_weights(weights, "ab", "xyz").words
     assert "a reads x and y most (0.44)" in words and "b reads z most (0.50)" in words
     assert plots.plot_weights(nudged, "ab", "xyz").words == words
+
+
+def test_the_figure_in_the_readme_is_the_one_that_the_tool_draws():
+    stored = np.asarray(Image.open(readme_figure.FILE).convert("RGB"), dtype=float)
+    whole = io.BytesIO()
+    readme_figure.draw().figure.savefig(whole, format="png", dpi=100)
+    drawn = np.asarray(Image.open(whole).convert("RGB"), dtype=float)
+    assert abs(np.subtract(stored.shape, drawn.shape)).max() <= 4       # another matplotlib moves text by pixels
+    height, width = np.minimum(stored.shape, drawn.shape)[:2]
+    assert abs(stored[:height, :width] - drawn[:height, :width]).mean() < 6
 
 
 def test_no_line_is_dropped_in_silence():
