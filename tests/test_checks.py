@@ -151,6 +151,7 @@ ERRORS = {
     "whole-numbers": ("split_heads", lambda X, h: X.reshape(len(X), h, X.shape[1] / h)),
     "no-such-axis": ("softmax", lambda scores: scores.sum(axis=2)),
     "unpacking": ("multi_head_attention", lambda X, *rest: [n for n, d in [X.shape]]),
+    "zero-division": ("pick_scale", lambda d, h: (h // d) ** -0.5),
     "star-for-product": ("project_qkv", lambda X, *Ws: [X * W for W in Ws]),
     "uneven-pieces": ("split_heads", lambda X, h: np.stack([X[:, 9:18], X[:, 18:27], X[:, 27:36]])),
     "product-does-not-fit": ("attention_scores", lambda Q, K: Q @ K),

@@ -27,7 +27,8 @@ def problems(row):
             yield f"{claim}: notebook {verdict.removeprefix('to come in ')} is here now"
         return
     if not re.match(r"holds(\b|,)|holds when |holds if |half true|does not hold", verdict):
-        yield f"{claim}: the verdict {verdict!r} is none of holds, holds when ..., half true, does not hold, to come in NN"
+        known = "holds, holds when ..., half true, does not hold, to come in NN"
+        yield f"{claim}: the verdict {verdict!r} is none of {known}"
     names = re.findall(r"`(\d\d-[\w-]+)`", cells)
     if not names or not found:
         yield f"{claim}: names no cell, or does not say what was found"

@@ -94,7 +94,7 @@ HOW = {
     "overflow": [dict(share=naive)],
     "nan-replaced": [dict(share=never_nan)],
     "no-keepdims": [dict(share=sums_to_columns), dict(share=lambda s: sums_to_columns(s - s.max(-1)))],
-    "residual-added": [dict(mix=lambda w, Q, K, V: w @ V + Q)],
+    "step-around": [dict(mix=lambda w, Q, K, V: w @ V + Q)],
     "scores-as-weights": [dict(mix=lambda w, Q, K, V: Q @ K.T / 3 @ V)],
     "only-the-best": [dict(mix=lambda w, Q, K, V: V[w.argmax(-1)])],
     "last-only": [dict(mix=lambda w, Q, K, V: np.array([row[-1] * V[-1] for row in w]))],
@@ -109,13 +109,13 @@ HOW = {
     "summed-over-queries": [dict(mix=lambda w, Q, K, V: w.swapaxes(-1, -2) @ V)],
     "outside-the-values": [dict(mix=lambda w, Q, K, V: w @ (3 * V + K))],
     "off-by-a-factor": [dict(mix=lambda w, Q, K, V: w @ V * V.shape[-1] ** -0.5), dict(mix=lambda w, Q, K, V: -w @ V)],
-    "rows-scaled": [dict(share=lambda s: soft(s) / 3)],
+    "rows-scaled": [dict(share=lambda s: soft(2 * s) / 3)],
     "flattened": [dict(share=lambda s: soft(np.clip(s, -50, 50)))],
     "ignores": [dict(mix=lambda w, Q, K, V: V.mean(-2, keepdims=True) + 0 * w @ V)],
 }
 
 
-ONLY_RETURNED = "residual-added", "scores-as-weights", "only-the-best", "last-only"      # seen beside right weights
+ONLY_RETURNED = "step-around", "scores-as-weights", "only-the-best", "last-only"      # seen beside right weights
 
 
 def variants(build, *without):
@@ -199,6 +199,11 @@ def from_columns(columns):
     def one_head(X, W_Q, W_K, W_V, a, h):
         return attend(*(columns(X, W, a, X.shape[-1] // h, h) for W in (W_Q, W_K, W_V)))[0]
     return one_head
+
+
+def first_values(X, W_Q, W_K, W_V, a, h):
+    Q, K = (cut(X @ W, h)[a] for W in (W_Q, W_K))
+    return attend(Q, K, cut(X @ W_V, h)[0])[0]
 
 
 def short_scores(X, W_Q, W_K, W_V, a, h):
@@ -285,7 +290,8 @@ WRONG = {
     "project_qkv": {
         **shapes(project, **{k: spoil_first(f) for k, f in AXES.items()}),
         "parts-swapped": [lambda X, *W: project(X, *W)[::-1]],
-        "transposed-weight": [lambda X, W_Q, W_K, W_V: ((W_Q @ X.T).T, (W_K @ X.T).T, (W_V @ X.T).T)],
+        "transposed-weight": [lambda X, W_Q, W_K, W_V: ((W_Q @ X.T).T, (W_K @ X.T).T, (W_V @ X.T).T),
+                              lambda X, W_Q, W_K, W_V: (X @ W_Q, X @ W_K.T, X @ W_V)],
         "no-projection": [lambda X, *W: (X, X, X)],
         "off-by-a-factor": [lambda X, *W: [x / 3 for x in project(X, *W)],
                             lambda X, *W: [x + 1 for x in project(X, *W)]],
@@ -316,6 +322,8 @@ WRONG = {
         "softmax-included": [lambda Q, K: soft(Q @ K.T / 3)],
         "one-array-twice": [lambda Q, K: Q @ Q.T / 3, lambda Q, K: K @ K.T],
         "last-only": [lambda Q, K: Q[:, -1:] * K[:, -1] / 3],
+        "distance": [lambda Q, K: -((Q[:, None] - K) ** 2).sum(-1),
+                     lambda Q, K: np.linalg.norm(Q[:, None] - K, axis=2)],
         "nan": [lambda Q, K: NAN(Q @ K.T)],
         "cut-to-integers": [lambda Q, K: into_integers(Q @ K.T * Q.shape[1] ** -0.5)],
         "constant": [lambda Q, K: np.ones((len(Q), len(K)))],
@@ -391,11 +399,11 @@ WRONG = {
     },
     "one_head": {
         **shapes(head_of, **AXES),
-        **variants(as_head, "softmax-over-heads", "rows-scaled", "identity", "queries-as-values", "summed-over-queries",
+        **variants(as_head, "softmax-over-heads", "identity", "queries-as-values", "summed-over-queries",
                    "outside-the-values", "ignores", *ONLY_RETURNED),
         "ignores": [lambda X, W_Q, W_K, W_V, a, h: attend(*(cut(x, h)[a] for x in (X @ W_Q, X @ W_K, X)))[0]],
         "ignores-a": [from_columns(lambda X, W, a, d_k, h: X @ W[:, :d_k])],
-        "other-columns": [from_columns(lambda X, W, a, d_k, h: X @ W[:, a:a + d_k]),
+        "other-columns": [from_columns(lambda X, W, a, d_k, h: X @ W[:, a:a + d_k]), first_values,
                           lambda X, W_Q, W_K, W_V, a, h: head_of(X, W_Q, W_K, W_V, a - 1, h),
                           from_columns(lambda X, W, a, d_k, h: X @ W[:, a * h:a * h + d_k])],
         "one-column-short": [short_scores],
@@ -426,7 +434,7 @@ WRONG = {
     },
     "multi_head_attention": {
         **shapes(whole, **AXES),
-        **variants(as_layer, "identity", "rows-scaled", "queries-as-values", "summed-over-queries", "constant",
+        **variants(as_layer, "identity", "queries-as-values", "summed-over-queries", "constant",
                    "outside-the-values", "cut-to-integers", "rounded", "ignores", *ONLY_RETURNED),
         "ignores": [lambda X, W_Q, W_K, W_V, W_O, h: whole(X, W_Q, W_K, np.eye(len(W_V)), W_O, h),
                     lambda X, q, k, v, o, h: whole(X, *[np.eye(len(o))] * 3, o, h)],
@@ -451,9 +459,13 @@ WRONG = {
                           lambda X, *Ws: attend(*(X @ W for W in Ws[:3]), lambda d, _: (d / Ws[4]) ** -0.5)[0] @ Ws[3]],
         "merged-astray": [as_layer(join=lambda H: H.transpose(0, 1, 3, 2).reshape(len(H), H.shape[2], -1)),
                           as_layer(join=lambda H: join(H[:, ::-1]))],
-        "residual-added": [lambda X, *rest: X + whole(X, *rest)],
+        "step-around": [lambda X, *rest: X + whole(X, *rest), lambda X, *rest: whole(norm(X), *rest),
+                        lambda X, *rest: whole(X, *rest) + X @ rest[3]],
+        "W_O-in-blocks": [lambda X, q, k, v, o, h: whole(X, q, k, v, blocks(o, h), h)],
+        "other-columns": [as_layer(cut=lambda X, h: np.stack([X[..., a:a + X.shape[-1] // h] for a in range(h)], -3)),
+                          lambda X, q, k, v, o, h: whole(X, q, k, np.concatenate(np.split(v, h, 1)[::-1], 1), o, h)],
         "heads-averaged": [shared_weights, first_weights],
-        "transposed-weight": [as_layer(Ws=lambda *W: [x.T for x in W])],
+        "transposed-weight": [as_layer(Ws=lambda *W: [x.T for x in W]), as_layer(Ws=lambda q, k, v, o: (q, k, v.T, o))],
         "W_O-transposed": [as_layer(Ws=lambda *W: (*W[:3], W[3].T))],
         "keys-values-swapped": [as_layer(Ws=lambda q, k, v, o: (q, v, k, o))],
         "sliced-input": [lambda X, q, k, v, o, h: whole(X, blocks(q, h), blocks(k, h), blocks(v, h), o, h)],
@@ -508,10 +520,10 @@ WRONG = {
                      lambda X, f, norm: (X + f(norm(X))).round(2)],
         "off-by-a-factor": [lambda X, f, norm: (X + f(norm(X))) / 2],
         "no-residual": [lambda X, f, norm: f(norm(X))],
-        "normalised-stream": [lambda X, f, norm: norm(X) + f(norm(X))],
+        "normalised-stream": [lambda X, f, norm: norm(X) + f(norm(X)), lambda X, f, norm: norm(X) + f(X)],
         "no-norm": [lambda X, f, norm: X + f(X)],
         "norm-after-f": [lambda X, f, norm: X + norm(f(X)), lambda X, f, norm: X + norm(f(norm(X)))],
-        "f-left-out": [lambda X, f, norm: X + norm(X)],
+        "f-left-out": [lambda X, f, norm: X + norm(X), lambda X, f, norm: norm(X)],
         "f-twice": [lambda X, f, norm: X + f(f(norm(X)))],
         "f-of-the-sum": [lambda X, f, norm: f(X + norm(X))],
         "nan": [lambda X, f, norm: np.sqrt(X)],
@@ -569,6 +581,7 @@ WRONG = {
         "masked-after-softmax": [as_masked(lambda s: s, share=lambda s: np.tril(soft(s))),
                                  as_masked(lambda s: s, share=lambda s: hide(soft(s)))],
         "no-mask": [as_masked(lambda s: s)],
+        "other-weights": [lambda Q, K, V: (attend(Q, K, V)[0], attend(Q, K, V, change=hide)[1])],
         "blocked-at-zero": [as_masked(np.tril), as_masked(lambda s: hide(s, value=1e-9))],
         "ones-added": [as_masked(lambda s: s + np.tril(np.ones(s.shape))),
                        as_masked(lambda s: s - np.triu(np.ones(s.shape), 1))],
@@ -619,6 +632,8 @@ WRONG = {
         "all-true": [lambda M: M <= 0],
         "mask-turned": [lambda M: (M == 0).T],
         "constant": [lambda M: M > 0],
+        "diagonal-blocked": [lambda M: np.tri(*M.shape, -1, dtype=bool)],
+        "one-future-token": [lambda M: np.tri(*M.shape, 1, dtype=bool)],
     },
     "to_mha_mask": {
         **shapes(lambda v, h: ~np.repeat(v, h, 0), swap=lambda x: x.swapaxes(0, 1), less=lambda x: x[0],

@@ -84,8 +84,7 @@ MISSED = """Where a goal is missed:
   about a microsecond, and attention needs twenty.
 - NumPy and torch bring different matrix products along. Where NumPy runs kernels for older processors than torch does
   (the line on the machine says which), no NumPy code reaches torch's time.
-- torch by hand adds a bias within the product; `Projections`, the same for both libraries, adds it in a second pass,
-  which is most of what is left at n=512.
+- torch by hand adds a bias within the product; `Projections`, the same for both libraries, adds it in a second pass.
 - A decoded token is four products of one row with a matrix, and the same twenty calls around them."""
 
 

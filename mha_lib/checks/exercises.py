@@ -201,7 +201,7 @@ PARTS = {"parts-swapped": parts_swapped}
 INSIDE = {**ROWS, **SCALE}          # what weights give away, whether returned or worked back from the output
 INSIDE_ONE = _but(INSIDE, "divided-by-sqrt-d")      # for one head alone, which has no d
 LARGE = {"overflow": overflow, "nan-replaced": nan_replaced, "flattened": flattened}
-LAST = {**LARGE, **NUMBERS, **FACTOR, **NEARLY, **ROW_SUMS}
+LAST = {**LARGE, **NUMBERS, **FACTOR, **NEARLY, **ROWS_SCALED, **ROW_SUMS}
 SIMPLE = _only(NUMBERS, "nan", "constant")
 CONSTANT = _only(NUMBERS, "constant")
 IDENTITY = {"identity": identity}
@@ -231,7 +231,7 @@ EXERCISES = {
         cases=[dict(n=5, m=7, d_k=9), dict(n=3, m=6, d_k=8), dict(n=1, m=1, d_k=1)],
         small=[dict(n=1, m=1, d_k=2), dict(n=1, m=2, d_k=2), dict(n=2, m=2, d_k=2), dict(n=2, m=3, d_k=2)],
         diagnoses={**known.diagnoses(known.SAME_TWICE), **SHAPES, **_but(SCALE, "divided-by-sqrt-d"),
-                   **known.diagnoses(known.SCORES), **NUMBERS, **NEARLY},
+                   **known.diagnoses(known.SCORES), "distance": known.distance, **NUMBERS, **NEARLY},
         friendly={"d_k = 4": dict(n=5, m=7, d_k=4), "d_k = 1": dict(n=5, m=7, d_k=1), "n = m": dict(n=5, m=5, d_k=9)},
         look=_look_at_scores),
     "softmax": Exercise(
@@ -246,7 +246,7 @@ EXERCISES = {
         friendly={"as many queries as keys": dict(n=5, m=5), "one query": dict(n=1, m=7)}, look=_look_at_shares),
     "attention": Exercise(
         _qkv, ours.attention, {"output": "n, d_v", "weights": "n, m"},
-        cases=[dict(n=5, m=7, d_k=9), dict(n=3, m=6, d_k=8, d_v=4), dict(n=5, m=7, d_k=9, spread=3000),
+        cases=[dict(n=5, m=7, d_k=9), dict(n=3, m=6, d_k=8, d_v=5), dict(n=5, m=7, d_k=9, spread=3000),
                dict(n=1, m=1, d_k=1)],
         small=[dict(n=1, m=2, d_k=2), dict(n=2, m=2, d_k=2), dict(n=2, m=3, d_k=2), dict(n=1, m=2, d_k=2, spread=3000)],
         diagnoses={**PARTS, **SHAPES, **IDENTITY, "scores-returned": known.scores_returned, **INSIDE_ONE,
@@ -312,6 +312,7 @@ EXERCISES = {
                    "samples-mixed": heads.samples_mixed, "tokens-do-not-mix": heads.tokens_do_not_mix,
                    **known.diagnoses(heads.LAYER), "merged-astray": heads.merged_astray,
                    "reused-projection": heads.ONE_MATRIX_IN_LAYER, **INSIDE, **HEADS,
+                   "other-columns": heads.other_columns_in_layer,
                    "two-faults": heads.LAYER_TWICE, **LAST, **IGNORES},
         friendly={"a single sequence": dict(B=1, n=5, h=3, d_k=9), "h = 1": dict(B=2, n=5, h=1, d_k=9),
                   "W_O the identity": dict(B=2, n=5, h=3, d_k=9, W_O=np.eye), "n = 1": dict(B=2, n=1, h=3, d_k=9),
@@ -392,13 +393,13 @@ EXERCISES = {
 PREDICTIONS = {
     "predict_parameters": (432, {                                                       # d = 12, n = 5
         "one-matrix": [144], "W_O-counted": [576], "words-counted": [180, 2160], "biases-counted": [468],
-        "widths-added": [36, 24]}),
+        "widths-added": [36, 24], "times-h": [1296]}),
     "predict_spread": (8, {                                                             # d_k = 64
         "variance": [64], "already-scaled": [1], "half": [32], "upside-down": [0.125]}),
     "predict_scores_shape": ((2, 3, 5, 5), {                                            # X (2, 5, 27)
-        "no-heads": [(2, 5, 5)], "heads-last": [(2, 5, 5, 3)], "heads-attend": [(2, 5, 3, 3)],
-        "widths": [(2, 3, 5, 9), (2, 5, 27)], "columns-attend": [(2, 3, 9, 9), (2, 27, 27)], "no-batch": [(3, 5, 5)],
-        "heads-before-batch": [(3, 2, 5, 5)], "no-keys": [(2, 3, 5)]}),
+        "no-heads": [(2, 5, 5)], "heads-last": [(2, 5, 5, 3), (2, 5, 3, 5)], "heads-attend": [(2, 5, 3, 3)],
+        "widths": [(2, 3, 5, 9), (2, 5, 27)], "columns-attend": [(2, 3, 9, 9), (2, 3, 27, 27), (2, 27, 27)],
+        "no-batch": [(3, 5, 5)], "heads-before-batch": [(3, 2, 5, 5)], "no-keys": [(2, 3, 5)]}),
     "predict_zeros": (10, {                                                             # n = 5
         "diagonal-counted": [15], "one-future-token": [6], "half": [12.5, 12, 13], "past-counted-too": [20],
         "share": [0.4, 40]}),

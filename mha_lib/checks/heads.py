@@ -4,8 +4,9 @@ from itertools import permutations
 
 import numpy as np
 
-from mha_lib.checks.known import SCALES, returns, two_faults
+from mha_lib.checks.known import SCALES, returns, turn_one, two_faults
 from mha_lib.checks.structure import same
+from mha_lib.layers import layer_norm
 from mha_lib.numpy_attention import attention, merge_heads, split_heads
 
 # ------------------------------------------------------------------ 04 heads
@@ -43,14 +44,34 @@ def other_columns_split(trial):
     for a, (head, due) in enumerate(zip(trial.result, trial.want["heads"], strict=True)):
         if not same(head, due):
             first = _window(head, X.shape[1], d_k, lambda columns: X[:, columns])
-            return first is not None and {"a": a, "first": first, "last": first + d_k - 1}
+            return first is not None and {"part": "X", "a": a, "first": first, "last": first + d_k - 1}
+
+
+def _other_columns(head, X, Ws, a, h):
+    """The head has the wrong columns of all three matrices, of Q and K, or of one."""
+    d = len(Ws[0])
+    d_k = d // h
+    own = slice(a * d_k, (a + 1) * d_k)
+    for part in ("Q, K and V", "Q and K", "Q", "K", "V"):
+        def make(columns, part=part):
+            taken = (columns if name in part else own for name in "QKV")
+            return attention(*(X @ W[:, these] for W, these in zip(Ws, taken, strict=True)))[0]
+        first = _window(head, d, d_k, make)
+        if first is not None:
+            return {"part": part, "a": a, "first": first, "last": first + d_k - 1}
 
 
 def other_columns(trial):
     X, *Ws, a, h = trial.args.values()
-    d_k = len(Ws[0]) // h
-    first = _window(trial.result, len(Ws[0]), d_k, lambda columns: attention(*(X @ W[:, columns] for W in Ws))[0])
-    return first is not None and {"a": a, "first": first, "last": first + d_k - 1}
+    return _other_columns(trial.result, X, Ws, a, h)
+
+
+def other_columns_in_layer(trial):
+    X, *Ws, W_O, h = trial.args.values()
+    mine, due = (split_heads(x @ np.linalg.inv(W_O), h) for x in (trial.result, trial.want["output"]))
+    for a in range(h):
+        if not same(mine[:, a], due[:, a]):
+            return _other_columns(mine[:, a], X, Ws, a, h)
 
 
 def ignores_a(trial):
@@ -214,9 +235,12 @@ LAYER = {
                           X @ W_Q, X @ W_K, X @ W_V, scale=(len(W_Q) // h) ** -0.5)[0] @ W_O],
     "h-for-d_k": [_layer(cut=lambda X, h: split_heads(X, X.shape[-1] // h), scale=lambda d, h: (d // h) ** -0.5),
                   _layer(cut=lambda X, h: split_heads(X, X.shape[-1] // h))],
-    "residual-added": [_layer(plus=1)],
+    "W_O-in-blocks": [lambda X, W_Q, W_K, W_V, W_O, h: _layer()(X, W_Q, W_K, W_V, _blocks(W_O, h), h)],
+    "step-around": [_layer(plus=1), lambda X, *Ws: _layer()(X, *Ws) + X @ Ws[3],
+                    lambda X, *Ws: _layer()(layer_norm(X), *Ws)],
     "W_O-twice": [_layer(out=lambda W_O: W_O @ W_O)],
-    "transposed-weight": [_layer(matrices=_turned), _layer(matrices=_turned, out=np.transpose)],
+    "transposed-weight": [_layer(matrices=_turned), _layer(matrices=_turned, out=np.transpose),
+                          *[_layer(matrices=lambda *Ws, i=i: turn_one(Ws, i)) for i in range(3)]],
     "W_O-transposed": [_layer(out=np.transpose)],
     "keys-as-values": [_layer(matrices=lambda W_Q, W_K, W_V, W_O: (W_Q, W_K, W_K, W_O))],
     "keys-values-swapped": [_layer(matrices=lambda W_Q, W_K, W_V, W_O: (W_Q, W_V, W_K, W_O))],

@@ -53,8 +53,13 @@ SCALES = {
 
 # ------------------------------------------------------------------ 01 projections
 
+def turn_one(Ws, i):
+    return [W.T if j == i else W for j, W in enumerate(Ws)]
+
+
 PROJECT = {
-    "transposed-weight": [lambda X, *Ws: [X @ W.T for W in Ws]],
+    "transposed-weight": [lambda X, *Ws: [X @ W.T for W in Ws],
+                          *[lambda X, *Ws, i=i: [X @ W for W in turn_one(Ws, i)] for i in range(3)]],
     "no-projection": [lambda X, *Ws: [X, X, X]],
 }
 
@@ -129,6 +134,13 @@ SOFTMAX = {
 }
 
 
+def distance(trial):
+    """Scores in proportion to the distance of query and key, or to its square."""
+    Q, K = trial.args.values()
+    apart = np.linalg.norm(Q[:, None] - K, axis=-1)
+    return any(same(trial.result, (trial.result * x).sum() / (x * x).sum() * x) for x in (apart, apart ** 2))
+
+
 def other_base(trial):
     found = divisor(trial.seen) if not trial.large else None
     return found is not None and not np.isclose(found, 1) and {"how": how_scaled(found, trial.sizes)}
@@ -161,7 +173,7 @@ ATTENTION = {
     "summed-over-queries": [mixing(lambda w, Q, K, V: w.T @ V)],
     "only-the-best": [mixing(lambda w, Q, K, V: V[w.argmax(axis=-1)])],
     "last-only": [mixing(lambda w, Q, K, V: w[:, -1:] * V[-1])],
-    "residual-added": [mixing(lambda w, Q, K, V: w @ V + Q)],
+    "step-around": [mixing(lambda w, Q, K, V: w @ V + Q)],
     "keys-values-swapped": [lambda Q, K, V: attention(Q, V, K)],
     "values-as-keys": [lambda Q, K, V: attention(Q, V, V)],
     "one-array-twice": [lambda Q, K, V: attention(Q, Q, V)],
@@ -218,10 +230,10 @@ SUBLAYER = {
                   lambda X, f, norm: X * f(norm(X))],
     "added-too-much": [lambda X, f, norm: 2 * X + f(norm(X)), lambda X, f, norm: X + norm(X) + f(norm(X))],
     "no-residual": [lambda X, f, norm: f(norm(X)), lambda X, f, norm: norm(f(X))],
-    "normalised-stream": [lambda X, f, norm: norm(X) + f(norm(X))],
+    "normalised-stream": [lambda X, f, norm: norm(X) + f(norm(X)), lambda X, f, norm: norm(X) + f(X)],
     "no-norm": [lambda X, f, norm: X + f(X)],
     "norm-after-f": [lambda X, f, norm: X + norm(f(X)), lambda X, f, norm: X + norm(f(norm(X)))],
-    "f-left-out": [lambda X, f, norm: X + norm(X)],
+    "f-left-out": [lambda X, f, norm: X + norm(X), lambda X, f, norm: norm(X)],
     "f-twice": [lambda X, f, norm: X + f(f(norm(X)))],
     "f-of-the-sum": [lambda X, f, norm: f(X + norm(X))],
 }

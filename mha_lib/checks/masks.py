@@ -27,6 +27,7 @@ MASKED = {
                    _masked(lambda scores, visible: scores - visible)],
     "keys-as-values": [mixing(lambda w, Q, K, V: w @ K, causal_mask)],
     "values-as-keys": [lambda Q, K, V: attention(Q, V, V, causal_mask(Q.shape[-2]))],
+    "other-weights": [mixing(lambda w, Q, K, V: attention(Q, K, V)[0], causal_mask)],
     "summed-over-queries": [mixing(lambda w, Q, K, V: w.swapaxes(-1, -2) @ V, causal_mask)],
     "all-axes-turned": [lambda Q, K, V: attention(Q, as_by_T(K), V, causal_mask(Q.shape[-2]))],
 }
@@ -127,7 +128,9 @@ def no_head_axis(trial):
 
 
 TO_SDPA = {"inverted": [lambda mask: mask != 0], "all-true": [lambda mask: np.ones(mask.shape, bool)],
-           "mask-turned": [lambda mask: mask.T == 0]}
+           "mask-turned": [lambda mask: mask.T == 0],
+           "diagonal-blocked": [lambda mask: np.tril(causal(len(mask)), -1)],
+           "one-future-token": [lambda mask: np.tril(np.ones(mask.shape, bool), 1)]}
 
 TO_MHA = {
     "inverted": [lambda visible, h: np.repeat(visible, h, axis=0)],

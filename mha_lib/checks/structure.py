@@ -238,6 +238,7 @@ COINCIDENCES = {                # numbers that a wrong scale may come from
     "h": lambda h, **_: h,
     "d": lambda d, **_: d,
     "sqrt(d)": lambda d, **_: d ** 0.5,
+    "sqrt(d_v)": lambda d_v, **_: d_v ** 0.5,
     "half of d": lambda d, **_: d / 2,
     "half of d_k": lambda d_k, **_: d_k / 2,
     "d h": lambda d, h, **_: d * h,
@@ -375,7 +376,9 @@ def _one_row_sum(w, trial):
 
 
 def _row_sums(w, trial):
-    return np.isfinite(w).all() and not sum_to_one(w) and {"total": w.sum(axis=-1).flat[0]}
+    sums = w.sum(axis=-1)
+    wrong = np.argwhere(~np.isclose(sums, 1, atol=1e-6))
+    return np.isfinite(w).all() and len(wrong) > 0 and {"i": wrong[0][-1], "total": sums[tuple(wrong[0])]}
 
 
 ROWS = {
