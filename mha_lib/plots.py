@@ -189,18 +189,17 @@ def plot_shapes(*shapes, unit=None):
     return Picture(figure, f"Shapes drawn to scale, rows down and columns across: {chain}.")
 
 
-def plot_lines(x, measured, predicted=None, *, xlabel, ylabel, log="", title="", words=None):
+def plot_lines(x, measured, predicted=None, *, xlabel, ylabel, log="", title=""):
     """Measured points over predicted lines: two dicts name -> values at x; log is "", "x", "y" or "xy" -> Picture.
 
-    A prediction with the name of a measurement takes its colour. words: a verdict to say in place of values that differ
-    between machines, such as times.
+    A prediction with the name of a measurement takes its colour.
     """
     figure = Figure((6.4, 3.8), layout="constrained")
     ax = figure.subplots()
-    values = _lines(ax, x, measured, predicted or {}, xlabel, ylabel, log)
+    words = _lines(ax, x, measured, predicted or {}, xlabel, ylabel, log)
     ax.set_title(title)
     ax.legend(frameon=False)
-    return Picture(figure, f"{ylabel} against {xlabel}. {words}" if words else values)
+    return Picture(figure, words)
 
 
 def plot_line_panels(x, panels, *, xlabel, log=""):

@@ -1,7 +1,8 @@
 """The notebooks keep the rules of notebook_rules.py; and every rule can fail, as faulty copies of a sample show."""
+import ast
 import base64
 import copy
-import importlib.util
+import linecache
 import pathlib
 import re
 
@@ -9,6 +10,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from mha_lib import checks
 from tests.notebook_rules import CLOSING, RULES, Book, section, tags
 from tools import links, notebooks
 
@@ -38,15 +40,52 @@ def test_set_up_cell_is_the_same_everywhere():
 
 
 def test_exercises_have_checkers():
-    """Until the package has checkers, no notebook offers an exercise."""
-    everything = {tag for path in PATHS for cell in Book(path).cells for tag in tags(cell)}
-    names = {tag.removeprefix("exercise-") for tag in everything if tag.startswith("exercise-")}
-    if importlib.util.find_spec("mha_lib.checks") is None:
-        assert not names
-    else:
-        from mha_lib import checks
+    names = {tag.removeprefix("exercise-") for path in PATHS for cell in Book(path).cells for tag in tags(cell)
+             if tag.startswith("exercise-")}
+    assert names == set(checks.names())
 
-        assert names <= set(checks.names())
+
+# ------------------------------------------------------------------ exercises: the stub and the folded solution
+
+def exercises():
+    """(path, the source of the stub, that of the check cell below it, the code of the folded solution)"""
+    for path in PATHS:
+        cells = Book(path).cells
+        for at, stub in enumerate(cells):
+            if names := [tag for tag in tags(stub) if tag.startswith("exercise-")]:
+                check, solution = (next((cell.source for cell in cells[at + 1:] if fits(cell)), "") for fits in (
+                    lambda cell: cell.cell_type == "code" and "check(" in cell.source,
+                    lambda cell, name=names[0]: name.replace("exercise", "solution") in tags(cell)))
+                code = "\n".join(re.findall(r"```python\n(.+?)```", solution, re.S))
+                yield pytest.param(path, stub.source, check, code, id=stub.id)
+
+
+def run_with_source(source, name, namespace):
+    """Run a cell so that inspect finds its source, as it does in Jupyter."""
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+    exec(compile(source, name, "exec"), namespace)
+
+
+def verdicts(path, answer, check, monkeypatch):
+    """What check says when the imports of the notebook, the answer and the check cell have run."""
+    said, namespace = [], {}
+    for cell in Book(path).code:
+        if "import " in cell.source and "setup" not in tags(cell):
+            lines = [line for line in ast.parse(cell.source).body if isinstance(line, (ast.Import, ast.ImportFrom))]
+            exec(compile(ast.Module(lines, []), str(path), "exec"), namespace)
+    real = checks.check
+    namespace["check"] = lambda *args, **how: said.append(real(*args, **how))
+    run_with_source(answer, "<answer>", namespace)
+    with monkeypatch.context() as patch:
+        patch.setattr(checks, "check", namespace["check"])          # for a check cell that imports it
+        run_with_source(check, "<check>", namespace)
+    return {verdict.status for verdict in said}
+
+
+@pytest.mark.parametrize(("path", "stub", "check", "solution"), [*exercises()])
+def test_a_stub_is_not_attempted_and_its_solution_correct(path, stub, check, solution, monkeypatch):
+    assert verdicts(path, stub, check, monkeypatch) == {"not attempted"}
+    assert verdicts(path, solution, check, monkeypatch) == {"correct"}
 
 
 # ------------------------------------------------------------------ from an empty folder, every cell twice
