@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from mha_lib import layers
-from mha_lib.checks.structure import divisor, how_scaled, lost_rows, same, sum_to_one
+from mha_lib.checks.structure import divisor, how_scaled, lost_rows, proportional, same, sum_to_one
 from mha_lib.numpy_attention import attention, attention_scores, softmax
 
 
@@ -182,7 +182,7 @@ ATTENTION = {
 
 def scores_returned(trial):
     """The output is right, and beside it stand the scores."""
-    return same(trial.got["output"], trial.want["output"]) and not sum_to_one(trial.got["weights"])
+    return same(trial.got["output"], trial.want["output"]) and proportional(trial.got["weights"], trial)
 
 
 def outside_the_values(trial):

@@ -318,7 +318,8 @@ def above(weights, k=1):
     return np.nan_to_num(weights[..., np.triu(np.ones(weights.shape[-2:], bool), k)])
 
 
-def _proportional(w, trial):
+def proportional(w, trial):
+    """Are the weights the scores, but for a factor?"""
     factor = (w * trial.seen.raw).sum() / (trial.seen.raw ** 2).sum()
     return abs(factor) > 1e-6 and np.allclose(w, factor * trial.seen.raw, atol=1e-6)
 
@@ -384,7 +385,7 @@ def _row_sums(w, trial):
 ROWS = {
     "softmax-over-queries": _only_over(-2),
     "softmax-over-everything": _only_over((-1, -2)),
-    "no-softmax": on_weights(_proportional),
+    "no-softmax": on_weights(proportional),
     "no-exp": on_weights(lambda w, trial: sum_to_one(w) and (w < -1e-9).any()),
     "hard-max": on_weights(_hard),
     "uniform": on_weights(lambda w, trial: w.shape[-1] > 1 and np.allclose(w, 1 / w.shape[-1], atol=1e-6)),
