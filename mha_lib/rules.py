@@ -47,7 +47,7 @@ def has_axes(names, **named):
         if x.ndim < len(names.split(", ")):
             raise ValueError(f"{name} must end in the axes ({names}), got shape {tuple(x.shape)}")
         if 0 in x.shape:
-            raise ValueError(f"{name} has shape {tuple(x.shape)}: an axis is empty, attention needs at least one token")
+            raise ValueError(f"{name} must end in the axes ({names}), none of them empty: got shape {tuple(x.shape)}")
 
 
 def whole(**named):

@@ -106,10 +106,10 @@ def test_one_token_alone_is_still_a_row(backend):
 def test_an_empty_sequence_is_refused(backend, shape):
     X = backend.array(np.empty(shape))
     for call in (backend.lib.multi_head_attention, backend.lib.fast_multi_head_attention):
-        with refuses(ValueError, f"X has shape {shape}: an axis is empty, attention needs at least one token"):
+        with refuses(ValueError, "X must end in the axes (n, d), none of them empty", f"got shape {shape}"):
             call(X, backend.projections(SUBLAYER), h)
     Q, _, _ = qkv(backend)
-    with refuses(ValueError, "K has shape", "an axis is empty"):
+    with refuses(ValueError, "K must end in the axes (n, d_k), none of them empty"):
         backend.lib.attention(Q, Q[:, :, :0], Q[:, :, :0])
 
 

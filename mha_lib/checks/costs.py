@@ -1,0 +1,214 @@
+"""Known wrong bills, and caches that are kept or shared the wrong way (07, 08)."""
+
+import numpy as np
+
+from mha_lib.checks.structure import same
+from mha_lib.numpy_attention import attention, merge_heads, split_heads
+
+# ------------------------------------------------------------------ numbers: FLOPs, bytes, words
+
+FLOPS = {
+    "half-the-flops": [lambda n, d, h: 4 * n * d * d + 2 * n * n * d],
+    "W_O-forgotten": [lambda n, d, h: 6 * n * d * d + 4 * n * n * d],
+    "half-the-square": [lambda n, d, h: 8 * n * d * d + 2 * n * n * d],
+    "causal-unasked": [lambda n, d, h: 8 * n * d * d + 2 * n * (n + 1) * d],
+    "square-only": [lambda n, d, h: 4 * n * n * d],
+    "projections-only": [lambda n, d, h: 8 * n * d * d],
+    "n-not-squared": [lambda n, d, h: 8 * n * d * d + 4 * n * d],
+    "times-h": [lambda n, d, h: 8 * n * d * d + 4 * h * n * n * d, lambda n, d, h: 8 * h * n * d * d + 4 * n * n * d,
+                lambda n, d, h: 8 * h * n * d * d + 4 * h * n * n * d],
+    "one-head-counted": [lambda n, d, h: 8 * n * d * d + 4 * n * n * (d // h),
+                         lambda n, d, h: 8 * n * d * (d // h) + 4 * n * n * (d // h),
+                         lambda n, d, h: 8 * n * d * (d // h) + 4 * n * n * d],
+    "per-token": [lambda n, d, h: 8 * d * d + 4 * n * d],
+    "parameters": [lambda n, d, h: 4 * d * d],
+}
+
+
+def softmax_added(trial):
+    """The right number, and a few operations for each score."""
+    n, _, h = trial.args.values()
+    each = (trial.result - trial.want["flops"]) / (h * n * n)
+    return each in range(1, 11) and {"each": int(each)}
+
+
+def _cache(n, d, h, layers, itemsize, kv_heads):
+    return 2 * layers * kv_heads * n * (d // h) * itemsize
+
+
+CACHE = {
+    "one-of-two": [lambda *sizes: _cache(*sizes) // 2],
+    "layers-forgotten": [lambda n, d, h, layers, *rest: _cache(n, d, h, 1, *rest)],
+    "kv-heads-ignored": [lambda n, d, h, layers, itemsize, kv_heads: _cache(n, d, h, layers, itemsize, h)],
+    "full-width": [lambda n, d, h, layers, itemsize, kv_heads: _cache(n, d, 1, layers, itemsize, kv_heads),
+                   lambda n, d, h, layers, itemsize, kv_heads: _cache(n, d, 1, layers, itemsize, h)],
+    "one-head-counted": [lambda n, d, h, layers, itemsize, kv_heads: _cache(n, d, h, layers, itemsize, 1)],
+    "numbers-not-bytes": [lambda n, d, h, layers, itemsize, kv_heads: _cache(n, d, h, layers, 1, kv_heads)],
+    "queries-counted": [lambda *sizes: _cache(*sizes) // 2 * 3,
+                        lambda n, d, h, layers, itemsize, kv_heads:
+                            _cache(n, d, h, layers, itemsize, kv_heads) + n * d * layers * itemsize],
+    "n-squared": [lambda n, *rest: n * _cache(n, *rest),
+                  lambda n, d, h, layers, itemsize, kv_heads: layers * h * n * n * itemsize],
+}
+
+
+def other_unit(trial):
+    units = {8: "bits", **{1 / base ** power: f"units of {base:,} ** {power}"
+                           for base in (1000, 1024) for power in (1, 2, 3)}}
+    return next(({"unit": unit} for factor, unit in units.items() if np.isclose(
+        float(trial.result), factor * float(trial.want["bytes"]), rtol=1e-9)), None)
+
+
+def _longest(memory, parameters, d, h, layers, itemsize, kv_heads, batch, slip=None, fit=lambda left, word: left // word):
+    """The greatest length, with one slip: a size that counts as another one."""
+    sizes = dict(parameters=parameters, h=h, layers=layers, itemsize=itemsize, kv_heads=kv_heads, batch=batch, sides=2)
+    sizes |= slip(sizes) if slip else {}
+    word = sizes["sides"] * sizes["batch"] * sizes["layers"] * sizes["kv_heads"] * (d // sizes["h"]) * itemsize
+    return max(0, fit(memory - sizes["parameters"] * itemsize, word))
+
+
+def _slip(**other):
+    """_longest with other values for some sizes: a number, or the name of the size that is taken instead."""
+    return lambda *args: _longest(*args, slip=lambda sizes: {name: sizes.get(x, x) for name, x in other.items()})
+
+
+LONGEST = {
+    "model-forgotten": [_slip(parameters=0)],
+    "parameters-not-bytes": [lambda memory, parameters, d, h, layers, itemsize, *rest:
+                             _longest(memory - parameters + parameters * itemsize, parameters, d, h, layers, itemsize,
+                                      *rest)],
+    "one-of-two": [_slip(sides=1)],
+    "batch-forgotten": [_slip(batch=1)],
+    "layers-forgotten": [_slip(layers=1)],
+    "kv-heads-ignored": [_slip(kv_heads="h")],
+    "full-width": [_slip(h=1), _slip(h=1, kv_heads="h")],
+    "rounded-up": [lambda *args: _longest(*args, fit=lambda left, word: -(-left // word)),
+                   lambda *args: _longest(*args, fit=lambda left, word: round(left / word))],
+}
+
+
+def not_whole(trial):
+    """The right number, before it was cut or as a float."""
+    close = abs(trial.result - next(iter(trial.want.values()))) < 1
+    return trial.result.dtype.kind == "f" and close and {"got": float(trial.result)}
+
+
+def negative(trial):
+    return trial.result < 0 and {"got": float(trial.result)}
+
+
+def _doubled(trial, name):
+    """(mine moves, the right one moves) when one size is twice as large."""
+    args = trial.args | {name: 2 * trial.args[name]}
+    (mine,), (due,) = trial.ask(args).values(), trial.due(args).values()
+    return not same(mine, trial.result), not same(due, next(iter(trial.want.values())))
+
+
+def _sizes_where(fits):
+    def diagnosis(trial):
+        names = [name for name in trial.args if fits(*_doubled(trial, name))]
+        return bool(names) and {"names": " and ".join(names)}
+    return diagnosis
+
+
+def times_a_number(trial):
+    """The right number times a constant, whatever the sizes."""
+    args = {name: 2 * x for name, x in trial.args.items()}
+    (mine,), (due,) = trial.ask(args).values(), trial.due(args).values()
+    want, = trial.want.values()
+    factor = float(trial.result) / float(want)
+    return factor > 0 and np.isclose(float(mine) / float(due), factor, rtol=1e-6) and {"factor": f"{factor:.4g}"}
+
+
+BILL = {
+    "size-ignored": _sizes_where(lambda moves, should: should and not moves),
+    "size-counted": _sizes_where(lambda moves, should: moves and not should),
+    "times-a-number": times_a_number,
+}
+
+# ------------------------------------------------------------------ the cache itself
+
+
+def _both(join):
+    return lambda keys, values, K, V: (join(keys, K), join(values, V))
+
+
+def _overwritten(past, new):
+    past = past.copy()
+    past[:, :, :new.shape[2]] = new
+    return past
+
+
+APPEND = {
+    "new-words-first": [_both(lambda past, new: np.concatenate([new, past], axis=2))],
+    "only-the-new": [_both(lambda past, new: new)],
+    "nothing-appended": [_both(lambda past, new: past)],
+    "one-grows": [lambda keys, values, K, V: (np.concatenate([keys, K], axis=2), values),
+                  lambda keys, values, K, V: (np.concatenate([keys, K], axis=2), V)],
+    "overwritten": [_both(_overwritten)],
+}
+
+
+def joined_elsewhere(trial):
+    """Put together along another axis than that of the words."""
+    keys, _, K, _ = trial.args.values()
+    for axis, what in {0: "the batch", 1: "the heads", 3: "d_k"}.items():
+        if keys.shape[:axis] + keys.shape[axis + 1:] == K.shape[:axis] + K.shape[axis + 1:]:
+            if same(trial.got["keys"], np.concatenate([keys, K], axis=axis)):
+                return {"axis": what}
+
+
+def unused_slots(trial):
+    """All is there, and more: slots that no word has filled."""
+    got, want = trial.got["keys"], trial.want["keys"]
+    words = want.shape[2]
+    more = got.shape[2] - words
+    return more > 0 and same(got[:, :, :words], want) and {"more": more, "words": words}
+
+
+def _step(use=lambda keys, values, K, V: (keys, values), keep=lambda past, new: np.concatenate([past, new], axis=2),
+          mix=lambda concat, x, W_O: concat @ W_O):
+    """One decode step that reads use(keys, values, new keys, new values) of what keep made."""
+    def wrong(x, W_Q, W_K, W_V, W_O, keys, values):
+        Q, K, V = (split_heads(x @ W, keys.shape[1]) for W in (W_Q, W_K, W_V))
+        keys, values = keep(keys, K), keep(values, V)
+        return mix(merge_heads(attention(Q, *use(keys, values, K, V))[0]), x, W_O), keys, values
+    return wrong
+
+
+STEP = {
+    "no-W_O": [_step(mix=lambda concat, x, W_O: concat)],
+    "W_O-transposed": [_step(mix=lambda concat, x, W_O: concat @ W_O.T)],
+    "step-around": [_step(mix=lambda concat, x, W_O: concat @ W_O + x)],
+    "new-word-unseen": [_step(lambda keys, values, K, V: (keys[:, :, :-1], values[:, :, :-1]))],
+    "only-itself": [_step(lambda keys, values, K, V: (K, V))],
+    "top-left-aligned": [_step(lambda keys, values, K, V: (keys[:, :, :1], values[:, :, :1]))],
+    "new-words-first": [_step(keep=lambda past, new: np.concatenate([new, past], axis=2))],
+    "only-the-new": [_step(use=lambda keys, values, K, V: (K, V), keep=lambda past, new: new)],
+}
+
+
+def kept_wrong(trial):
+    """The output is right, and what is kept is the new word alone, or the past alone."""
+    new = {name: x[:, :, -1:] for name, x in trial.want.items() if name != "output"}
+    past = {name: x[:, :, :-1] for name, x in trial.want.items() if name != "output"}
+    if same(trial.got["output"], trial.want["output"]):
+        for kept, words in (("the new word alone", new), ("the past alone", past)):
+            if all(same(trial.got[name], x) for name, x in words.items()):
+                return {"kept": kept}
+
+
+EXPAND = {
+    "tiled": [lambda K, h: np.tile(K, (1, h // K.shape[1], 1, 1))],
+    "divided-by-kv-heads": [lambda K, h: K[:, np.arange(h) // K.shape[1]]],
+    "first-head-only": [lambda K, h: np.repeat(K[:, :1], h, axis=1)],
+    "repeated-h-times": [lambda K, h: np.repeat(K, h, axis=1)],
+}
+
+
+def repeated_elsewhere(trial):
+    K, h = trial.args.values()
+    times = h // K.shape[1]
+    for axis, what in {0: "the batch", 2: "the words", 3: "d_k"}.items():
+        if same(trial.result, np.repeat(K, times, axis=axis)):
+            return {"axis": what}
