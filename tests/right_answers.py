@@ -137,6 +137,58 @@ def torch_guarded(s):
     return s.masked_fill(empty, 0).softmax(-1).masked_fill(empty, 0)
 
 
+def flops_by_heads(n, d, h):
+    projections = 4 * sum(2 * d * d for _ in range(n))
+    return projections + h * sum(2 * (2 * n * (d // h)) for _ in range(n))
+
+
+def into_new_rooms(keys, values, K, V):
+    """Room for all, then both are written into it."""
+    B, h, m, d_k = keys.shape
+    rooms = [np.empty((B, h, m + K.shape[2], d_k), keys.dtype) for _ in range(2)]
+    for room, old, new in zip(rooms, (keys, values), (K, V), strict=True):
+        room[:, :, :m], room[:, :, m:] = old, new
+    return rooms
+
+
+def bytes_of_arrays(n, d, h, layers, itemsize, kv_heads):
+    return sum(np.empty((kv_heads, n, d // h), f"V{itemsize}").nbytes for _ in range(layers) for _ in "KV")
+
+
+def step_by_loops(x, W_Q, W_K, W_V, W_O, keys, values):
+    """Head by head, in one text after the other."""
+    B, h, m, d_k = keys.shape
+    all_keys, all_values = (np.zeros((B, h, m + 1, d_k), x.dtype) for _ in range(2))
+    concat = np.zeros(x.shape, x.dtype)
+    for b, a in np.ndindex(B, h):
+        own = slice(a * d_k, (a + 1) * d_k)
+        q, k, v = (x[b, 0] @ W[:, own] for W in (W_Q, W_K, W_V))
+        all_keys[b, a], all_values[b, a] = np.vstack([keys[b, a], k]), np.vstack([values[b, a], v])
+        concat[b, 0, own] = soft(all_keys[b, a] @ q / math.sqrt(d_k)) @ all_values[b, a]
+    return concat @ W_O, all_keys, all_values
+
+
+def step_with_mask(x, W_Q, W_K, W_V, W_O, keys, values):
+    """A mask that is shifted by the past: for one new word it hides nothing."""
+    h = keys.shape[1]
+    keys, values = (np.append(old, cut(x @ W, h), axis=2) for old, W in ((keys, W_K), (values, W_V)))
+    mask = triangle(1, keys.shape[2], keys.shape[2]).astype(x.dtype)
+    heads = attend(cut(x @ W_Q, h), keys, values, change=lambda s: s + mask)[0]
+    return [join(heads) @ W_O, keys, values]
+
+
+def longest_by_steps(memory, parameters, d, h, layers, itemsize, kv_heads, batch):
+    if memory < parameters * itemsize:
+        return 0
+    return divmod(memory - parameters * itemsize, 2 * batch * layers * kv_heads * (d // h) * itemsize)[0]
+
+
+def torch_step(x, W_Q, W_K, W_V, W_O, keys, values):
+    Q, K, V = ((x @ W).unflatten(-1, (keys.shape[1], -1)).transpose(1, 2) for W in (W_Q, W_K, W_V))
+    keys, values = torch.cat([keys, K], dim=2), torch.cat([values, V], dim=2)
+    return F.scaled_dot_product_attention(Q, keys, values).transpose(1, 2).flatten(2) @ W_O, keys, values
+
+
 RIGHT = {
     "project_qkv": ([packed, lambda X, *W: [X @ w for w in W], lambda X, *W: np.stack([X @ w for w in W])],
                     [lambda X, *W: (X @ torch.cat(W, 1)).chunk(3, -1)]),
@@ -186,4 +238,21 @@ RIGHT = {
     "to_mha_mask": ([lambda v, h: np.logical_not(v)[:, None].repeat(h, 1).reshape(-1, *v.shape[1:]),
                      lambda v, h: np.array([~sample for sample in v for _ in range(h)])],
                     [lambda v, h: ~v.repeat_interleave(h, dim=0)]),
+    "attention_flops": ([lambda n, d, h: 4 * n * d * (2 * d + n), lambda n, d, h: 8e0 * n * d ** 2 + 4e0 * n ** 2 * d,
+                         flops_by_heads], []),
+    "kv_append": ([lambda keys, values, K, V: (np.append(keys, K, 2), np.append(values, V, -2)), into_new_rooms,
+                   lambda keys, values, K, V: np.concatenate([[keys, values], [K, V]], axis=3)],
+                  [lambda keys, values, K, V: (torch.cat([keys, K], 2), torch.cat([values, V], dim=-2))]),
+    "cache_bytes": ([lambda n, d, h, layers, itemsize, kv_heads: layers * n * itemsize * (2 * kv_heads * d // h),
+                     lambda n, d, h, layers, itemsize, kv_heads: int(2 * layers * kv_heads * n * (d / h) * itemsize),
+                     bytes_of_arrays], []),
+    "decode_step": ([step_by_loops, step_with_mask], [torch_step]),
+    "gqa_expand": ([lambda K, h: K[:, np.arange(h) // (h // K.shape[1])],
+                    lambda K, h: np.stack([K[:, a // (h // K.shape[1])] for a in range(h)], axis=1),
+                    lambda K, h: np.broadcast_to(K[:, :, None], (*K.shape[:2], h // K.shape[1], *K.shape[2:])).reshape(
+                        len(K), h, *K.shape[2:])],
+                   [lambda K, h: K.repeat_interleave(h // K.shape[1], dim=1)]),
+    "longest_context": ([longest_by_steps,
+                         lambda memory, parameters, d, h, layers, itemsize, kv_heads, batch: max(math.floor(
+                             (memory / itemsize - parameters) / (2 * layers * kv_heads * d / h * batch)), 0)], []),
 }

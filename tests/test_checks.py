@@ -1,6 +1,7 @@
 """The exercise checkers: every wrong answer gets its own name, every right one passes, and nothing else happens."""
 
 import math
+import re
 import subprocess
 import sys
 import textwrap
@@ -10,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from mha_lib import checks
+from mha_lib import checks, numpy_attention
 from mha_lib.checks import EXERCISES, MESSAGES, PREDICTIONS, check, names
 from mha_lib.checks.errors import CRASHES, TYPES
 from tests.right_answers import RIGHT
-from tests.wrong_answers import WRONG, as_attention, attend, soft
+from tests.wrong_answers import WRONG, as_attention, as_masked, attend, head_of, soft
 
 every_exercise = pytest.mark.parametrize("name", EXERCISES)
 
@@ -101,19 +102,42 @@ def test_the_smallest_example_is_taken():
     ("multi_head_attention", "no-W_O", "With W_O the identity"),
     ("multi_head_attention", "divided-by-sqrt-d", "With h = 1"),
     ("split_heads", "split-by-reshape", "With h = 1"), ("attention", "summed-over-queries", "runs with n = m"),
-    ("linear_weight_to_W", "not-transposed", "square"), ("to_mha_mask", "heads-first", "a single sequence")])
+    ("linear_weight_to_W", "not-transposed", "square"), ("to_mha_mask", "heads-first", "a single sequence"),
+    ("gqa_expand", "tiled", "With kv_heads = h"), ("cache_bytes", "kv-heads-ignored", "With kv_heads = h"),
+    ("decode_step", "only-itself", "an empty cache"), ("kv_append", "joined-elsewhere", "runs with m = n")])
 def test_a_verdict_says_what_would_have_hidden_the_mistake(name, mistake, words):
     assert words in check(name, WRONG[name][mistake][0]).message.replace("\n", " ")
 
 
-@pytest.mark.parametrize(("name", "answer"), [
-    ("split_heads", lambda X, h: X.reshape(5, 3, 9).swapaxes(0, 1)),
-    ("causal_mask", lambda n: np.triu(np.full((5, 5), -np.inf), 1)),
-    ("attention_scores", lambda Q, K: Q @ K.T / 3)])
-def test_a_size_written_as_a_number_is_found(name, answer):
+@pytest.mark.parametrize(("name", "answer", "sizes"), [
+    ("split_heads", lambda X, h: X.reshape(5, 3, 9).swapaxes(0, 1), "n = 5, h = 3, d_k = 9"),
+    ("causal_mask", lambda n: np.triu(np.full((5, 5), -np.inf), 1), "n = 5"),
+    ("attention_scores", lambda Q, K: Q @ K.T / 3, "d_k = 9"),
+    ("attention", lambda Q, K, V: attend(Q, K, V, lambda *_: V.shape[1] ** -0.5), "d_v = d_k"),
+    ("one_head", lambda X, *rest: head_of(X, *rest) * (rest[3] > 0), "a = 1")])
+def test_a_size_written_as_a_number_is_found(name, answer, sizes):
+    """And of the sizes of the first case, only those are named that matter."""
     verdict = check(name, answer)
-    first = ", ".join(f"{axis} = {length}" for axis, length in EXERCISES[name].cases[0].items())
-    assert verdict.status == "mistake" and first in verdict.message.replace("\n", " ")
+    message = verdict.message.replace("\n", " ")
+    assert verdict.status == "mistake" and is_well_said(verdict)
+    assert re.search(f"with {sizes}( it comes out right|: look|\\.)", message, re.IGNORECASE), message
+
+
+@pytest.mark.parametrize(("name", "mistake", "i", "words"), [
+    ("masked_attention", "diagonal-blocked", 0, "Row 0 then has every key blocked by the same number"),
+    ("masked_attention", "diagonal-blocked", 1, "Row 0 then has nothing left to see"),
+    ("one_head", "empty-slice", 0, "Your output came out as (6, 0) for head a = 2: no columns were taken."),
+    ("split_heads", "every-h-th-column", 1, "Look at the step of your slice, or at the order of h and d_k")])
+def test_a_verdict_says_what_happened_in_this_answer(name, mistake, i, words):
+    assert words in check(name, WRONG[name][mistake][i]).message.replace("\n", " ")
+
+
+def test_a_diagonal_blocked_but_for_row_0():
+    def mended(scores):
+        return np.where(np.tri(scores.shape[-1], k=-1) + np.eye(1, scores.shape[-1]), scores, -np.inf)
+
+    verdict = check("masked_attention", as_masked(mended))
+    assert verdict.mistake == "diagonal-blocked" and "Row 0" not in verdict.message
 
 
 # ------------------------------------------------------------------ errors and types
@@ -130,6 +154,11 @@ def raising(error):
     def answer(*args):
         raise error
     return answer
+
+
+def head_from_nothing(X, W_Q, W_K, W_V, a, h):
+    k = X.shape[1] // h
+    return numpy_attention.attention(*((X @ W)[:, a * k:a + 1 * k] for W in (W_Q, W_K, W_V)))[0]
 
 
 def refuses_all(d, h):
@@ -156,6 +185,7 @@ ERRORS = {
     "uneven-pieces": ("split_heads", lambda X, h: np.stack([X[:, 9:18], X[:, 18:27], X[:, 27:36]])),
     "product-does-not-fit": ("attention_scores", lambda Q, K: Q @ K),
     "does-not-broadcast": ("layer_norm", lambda X: X - X.mean(axis=1)),
+    "empty-slice": ("one_head", head_from_nothing),
     "reshape-does-not-fit": ("split_heads", lambda X, h: X.reshape(h, 4, 4)),
     "raises": ("softmax", lambda scores: scores[100]),
     "view-of-moved-axes": ("merge_heads", lambda heads: heads.transpose(0, 1).view(heads.shape[1], -1), "torch"),
@@ -215,6 +245,7 @@ def test_the_error_asked_for_is_another_one(answer, mistake):
      "(3, 5, 5), which reads (h, n, n), and (3, 3), which reads (h, h),"),
     ("split_heads", lambda X, h: X.reshape(h, 4, 4), "numpy", "in `"),
     ("linear_weight_to_W", lambda weight: weight @ weight, "numpy", "9 (in) on its left and 5 (out) on its right"),
+    ("one_head", head_from_nothing, "numpy", "Q came out as (6, 0) for head a = 2: no columns were taken."),
     ("head_width", refuses_all, "numpy", "d = 60, h = 5")])
 def test_an_error_says_where_and_which_axes(name, answer, library, words):
     verdict = check(name, answer, library)
@@ -223,7 +254,8 @@ def test_an_error_says_where_and_which_axes(name, answer, library, words):
 
 @pytest.mark.parametrize("error", [
     ValueError("x" * 500), KeyError("q"), MemoryError(), ZeroDivisionError(), StopIteration(), GeneratorExit(),
-    AssertionError(), SystemExit(1), RecursionError(), Exception("{brace}")])
+    AssertionError(), SystemExit(1), RecursionError(), Exception("{brace}"),
+    ValueError("Q (n, d_k), none of them empty: got shape (text)")])
 def test_no_error_of_the_answer_gets_out(error):
     verdict = check("attention", raising(error))
     assert verdict.status == "mistake" and verdict.mistake != "checker-failed"
@@ -369,6 +401,7 @@ def test_the_predicted_numbers_are_right():
     assert PREDICTIONS["predict_parameters"][0] == sum(W.size for W in np.zeros((3, 12, 12)))
     spread = np.random.default_rng(0).normal(size=(2, 100_000, 64)).prod(axis=0).sum(axis=1).std()
     assert PREDICTIONS["predict_spread"][0] == pytest.approx(spread, rel=0.01)
+    assert PREDICTIONS["predict_scores_bytes"][0] == np.empty((2, 4, 1000, 1000), np.float16).nbytes
     heads = np.zeros((2, 5, 27)).reshape(2, 5, 3, 9).swapaxes(1, 2)
     assert PREDICTIONS["predict_scores_shape"][0] == (heads @ heads.swapaxes(2, 3)).shape
     assert PREDICTIONS["predict_zeros"][0] == sum(j > i for i in range(5) for j in range(5))
@@ -504,7 +537,7 @@ REAL = {
     "A15 every head of full width": ("parameter_count", "times-h"),
     "A17 no W_O": ("multi_head_attention", "no-W_O"),
     "A18 one projection used twice": ("project_qkv", "reused-projection"),
-    "A22 shared key heads tiled": "no exercise of 01 to 06 shares keys between heads",
+    "A22 shared key heads tiled": ("gqa_expand", "tiled"),
     "A23 softmax over another axis": ("softmax", "softmax-over-queries"),
     "A25 softmax without taking the maximum away": ("softmax", "overflow"),
     "A26 softmax without keepdims": ("softmax", "no-keepdims"),
@@ -558,12 +591,12 @@ REAL = {
     "A84 length of the queries used for the keys": ("attention", "reshape-does-not-fit",
                                                     lambda Q, K, V: attend(Q, K.reshape(len(Q), -1, 1)[..., 0], V)),
     "A85 width per head taken for the model width": ("parameter_count", "times-h"),
-    "A86 mask not shifted by the past": ("shifted_causal_mask", "top-left-aligned"),
+    "A86 mask not shifted by the past": ("decode_step", "top-left-aligned"),
     "A88 positions restarted": "no exercise adds positions",
-    "A90 cache joined along the wrong axis": "no exercise of 01 to 06 keeps a cache",
+    "A90 cache joined along the wrong axis": ("kv_append", "joined-elsewhere"),
     "A92 left padding": "combine_masks pads on the left too; positions are in no exercise",
     "A93 mask left out when generating": ("masked_attention", "no-mask"),
-    "A94 cached compared bit by bit": "a fault of checkers; no exercise keeps a cache",
+    "A94 cached compared bit by bit": "a fault of checkers; RIGHT['decode_step'] holds ours to rounding",
     "A95 rotated keys reused": "no exercise rotates keys",
     "A98 W_O applied, and its result not returned": ("multi_head_attention", "no-W_O"),
 }
@@ -587,7 +620,7 @@ def test_real_mistakes_are_all_there():
 
 def test_solutions_of_the_package_pass():
     """The library itself solves what it has, in both libraries."""
-    from mha_lib import layers, numpy_attention, torch_attention
+    from mha_lib import layers, ledger, numpy_attention, torch_attention
 
     for library, ours in (("numpy", numpy_attention), ("torch", torch_attention)):
         for name in ("attention_scores", "softmax", "attention", "split_heads", "merge_heads", "causal_mask"):
@@ -597,4 +630,7 @@ def test_solutions_of_the_package_pass():
         assert check("layer_norm", layers.layer_norm, library).mistake is None
         assert check("sublayer", layers.sublayer, library).mistake is None
     assert check("attention", as_attention()).status == "correct"
+    dtypes = {2: "float16", 4: "float32", 8: "float64"}
+    assert check("cache_bytes", lambda n, d, h, layers, itemsize, kv_heads: ledger.cache_bytes(
+        n, d, h, layers, dtype=dtypes[itemsize], kv_heads=kv_heads)).status == "correct"
     assert checks.WIDTH == 88 and checks.LINES == 4

@@ -149,7 +149,7 @@ def test_peak_bytes_sees_what_was_held_at_once():
     assert runtime.peak_bytes(lambda: None) < 1e5               # measuring stopped after the error, too
 
 
-def pretend_gpu(monkeypatch, log, held=(100, 350)):
+def pretend_gpu(monkeypatch, log, held=(10 ** 9, 35 * 10 ** 8)):
     """A stand-in for torch with a CUDA device that says what is asked of it."""
     cuda = types.SimpleNamespace(
         is_available=lambda: True, synchronize=lambda: log.append("wait"),
@@ -168,7 +168,7 @@ def test_a_gpu_is_waited_for_before_and_after_the_work(monkeypatch):
 def test_peak_bytes_of_a_gpu_are_counted_from_what_was_there_before(monkeypatch):
     log = []
     pretend_gpu(monkeypatch, log)
-    assert runtime.peak_bytes(lambda: log.append("work")) == 250
+    assert runtime.peak_bytes(lambda: log.append("work")) == 25 * 10 ** 8
     assert log == ["wait", "reset", "work", "wait"]
     pretend_gpu(monkeypatch, log, held=(100, 100))              # nothing happened on the device: NumPy work
     assert 8e6 <= runtime.peak_bytes(lambda: np.ones(10 ** 6)) < 8.1e6

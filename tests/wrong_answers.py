@@ -188,6 +188,28 @@ def with_rows(rows):
     return lambda heads, W_O: np.stack([H @ rows(W_O, a, *heads.shape) for a, H in enumerate(heads)])
 
 
+def turned_by_reshape(Q, K, mask=lambda s: s, scale=None):
+    K = K.reshape(*K.shape[:-2], K.shape[-1], K.shape[-2])
+    return soft(mask(Q @ K * (Q.shape[-1] ** -0.5 if scale is None else scale)))
+
+
+def attention_by_reshape(mask=lambda s: s, scale=None):
+    def attention(Q, K, V):
+        w = turned_by_reshape(Q, K, mask, scale)
+        return w @ V, w
+    return attention
+
+
+def head_by_reshape(X, W_Q, W_K, W_V, a, h):
+    Q, K, V = (cut(X @ W, h)[a] for W in (W_Q, W_K, W_V))
+    return turned_by_reshape(Q, K) @ V
+
+
+def layer_by_reshape(X, W_Q, W_K, W_V, W_O, h):
+    Q, K, V = (cut(X @ W, h) for W in (W_Q, W_K, W_V))
+    return join(turned_by_reshape(Q, K) @ V) @ W_O
+
+
 def all_columns_first(scale):
     def one_head(X, W_Q, W_K, W_V, a, h):
         d_k = X.shape[-1] // h
@@ -199,6 +221,12 @@ def from_columns(columns):
     def one_head(X, W_Q, W_K, W_V, a, h):
         return attend(*(columns(X, W, a, X.shape[-1] // h, h) for W in (W_Q, W_K, W_V)))[0]
     return one_head
+
+
+def empty_head(X, W_Q, W_K, W_V, a, h):
+    d_k = X.shape[-1] // h
+    Q, K, V = ((X @ W)[:, a * d_k:a + 1 * d_k] for W in (W_Q, W_K, W_V))
+    return soft(Q @ K.T / d_k ** 0.5) @ V
 
 
 def first_values(X, W_Q, W_K, W_V, a, h):
@@ -286,6 +314,39 @@ def broken(where, value):
 
 NAN = broken((..., slice(1)), np.nan)
 
+
+def grown(keys, values, K, V, axis=2):
+    return np.concatenate([keys, K], axis), np.concatenate([values, V], axis)
+
+
+def written_from_0(keys, values, K, V):
+    keys[:, :, :K.shape[2]], values[:, :, :V.shape[2]] = K, V
+    return keys, values
+
+
+def cached(n, d, h, layers, itemsize, kv_heads):
+    return 2 * layers * kv_heads * n * (d // h) * itemsize
+
+
+def words(memory, parameters, d, h, layers, itemsize, kv_heads, batch, sides=2, whole=int, least=0):
+    one = sides * batch * cached(1, d, h, layers, itemsize, kv_heads) // 2
+    return max(least, whole((memory - itemsize * parameters) / one))
+
+
+def step(x, W_Q, W_K, W_V, W_O, keys, values, read=None, keep=lambda old, new: np.append(old, new, 2),
+         out=lambda concat, x, W: concat @ W, **how):
+    """One decode step that attends to read(stored, new), or to all words, and returns keep(stored, new)."""
+    h = keys.shape[1]
+    Q, K, V = (cut(x @ W, h) for W in (W_Q, W_K, W_V))
+    read = read or (lambda old, new: np.append(old, new, 2))
+    heads = attend(Q, read(keys, K), read(values, V), d=x.shape[-1], **how)[0]
+    return out(join(heads), x, W_O), keep(keys, K), keep(values, V)
+
+
+def as_step(**how):
+    return lambda *args: step(*args, **how)
+
+
 WRONG = {
     "project_qkv": {
         **shapes(project, **{k: spoil_first(f) for k, f in AXES.items()}),
@@ -353,6 +414,7 @@ WRONG = {
         "parts-swapped": [lambda *a: as_attention()(*a)[::-1]],
         **shapes(as_attention(), **both(**AXES)),
         **variants(as_attention, "divided-by-sqrt-d", "softmax-over-heads"),
+        "reshaped": [attention_by_reshape(), attention_by_reshape(scale=1)],
         "keys-values-swapped": [lambda Q, K, V: attend(Q, V, K)],
         "listens": [lambda Q, K, V: (lambda w: (w @ V, w))(soft(Q @ (K + V).T / 3))],
         "values-as-keys": [lambda Q, K, V: attend(Q, V, V)],
@@ -379,7 +441,7 @@ WRONG = {
     "split_heads": {
         **shapes(cut, swap=lambda x: x.swapaxes(0, 1), less=lambda x: x[0], more=lambda x: x[None], longer=one_shape),
         "split-by-reshape": [by_reshape],
-        "every-h-th-column": [lambda X, h: X.reshape(len(X), -1, h).transpose(2, 0, 1)],
+        "every-h-th-column": [lambda X, h: X.reshape(len(X), -1, h).transpose(2, 0, 1), every_hth],
         "other-columns": [lambda X, h: cut(X, h)[::-1],
                           lambda X, h: np.stack([X[:, a:a + X.shape[1] // h] for a in range(h)]),
                           lambda X, h: np.stack([X[:, :X.shape[1] // h]] * h)],
@@ -402,6 +464,8 @@ WRONG = {
         **variants(as_head, "softmax-over-heads", "identity", "queries-as-values", "summed-over-queries",
                    "outside-the-values", "ignores", *ONLY_RETURNED),
         "ignores": [lambda X, W_Q, W_K, W_V, a, h: attend(*(cut(x, h)[a] for x in (X @ W_Q, X @ W_K, X)))[0]],
+        "empty-slice": [empty_head],
+        "reshaped": [head_by_reshape],
         "ignores-a": [from_columns(lambda X, W, a, d_k, h: X @ W[:, :d_k])],
         "other-columns": [from_columns(lambda X, W, a, d_k, h: X @ W[:, a:a + d_k]), first_values,
                           lambda X, W_Q, W_K, W_V, a, h: head_of(X, W_Q, W_K, W_V, a - 1, h),
@@ -445,6 +509,7 @@ WRONG = {
                        as_layer(cut=by_reshape, scale=lambda d_k, d: 1)],
         "rounded": [lambda *a: whole(*a).round(2)],
         "all-axes-turned": [turned],
+        "reshaped": [layer_by_reshape],
         "identity": [lambda X, *rest: X],
         "constant": [lambda X, *rest: X * 0],
         "cut-to-integers": [lambda *a: into_integers(whole(*a))],
@@ -573,7 +638,9 @@ WRONG = {
         "values-as-keys": [lambda Q, K, V: attend(Q, V, V, change=hide)],
         "queries-keys-swapped": [as_masked(change=lambda s: hide(s.swapaxes(-1, -2)))],
         "all-axes-turned": [turned_and_masked],
-        "diagonal-blocked": [as_masked(lambda s: hide(s, 0))],
+        "reshaped": [attention_by_reshape(hide)],
+        "diagonal-blocked": [as_masked(lambda s: hide(s, 0, -1e9)), as_masked(lambda s: hide(s, 0)),
+                             as_masked(lambda s: s - 1e9 * np.triu(np.ones(s.shape)))],
         "past-blocked": [as_masked(lambda s: hide(s.swapaxes(-1, -2)).swapaxes(-1, -2)),
                          as_masked(lambda s: hide(s.swapaxes(-1, -2), 0).swapaxes(-1, -2))],
         "one-future-token": [as_masked(lambda s: hide(s, 2))],
@@ -644,5 +711,116 @@ WRONG = {
         "inverted-and-heads-first": [lambda v, h: np.tile(v, (h, 1, 1))],
         "mask-turned": [lambda v, h: ~np.repeat(v, h, 0).swapaxes(1, 2)],
         "constant": [lambda v, h: np.repeat(v, h, 0) < 0],
+    },
+    "attention_flops": {
+        "not-one-number": [lambda n, d, h: [8 * n * d * d, 4 * n * n * d]],
+        "half-the-flops": [lambda n, d, h: 4 * (n * d * d) + 2 * (n * n * d)],
+        "W_O-forgotten": [lambda n, d, h: 3 * 2 * n * d * d + 2 * 2 * n * n * d],
+        "half-the-square": [lambda n, d, h: 4 * 2 * n * d * d + 2 * n * d * n],
+        "causal-unasked": [lambda n, d, h: 8 * n * d * d + 4 * d * sum(range(n + 1))],
+        "square-only": [lambda n, d, h: 4 * n ** 2 * d],
+        "projections-only": [lambda n, d, h: 2 * n * 4 * d ** 2],
+        "n-not-squared": [lambda n, d, h: 8 * n * d * d + 4 * n * d],
+        "times-h": [lambda n, d, h: 8 * n * d * d + h * 4 * n * n * d,
+                    lambda n, d, h: h * 8 * n * d * d + 4 * n * n * d,
+                    lambda n, d, h: h * (8 * n * d * d + 4 * n * n * d)],
+        "one-head-counted": [lambda n, d, h: 8 * n * d * d + 4 * n * n * d // h,
+                             lambda n, d, h: (8 * n * d * d + 4 * n * n * d) // h],
+        "per-token": [lambda n, d, h: 8 * d * d + 4 * n * d, lambda n, d, h: 2 * 4 * d ** 2],
+        "parameters": [lambda n, d, h: 4 * d ** 2],
+        "softmax-added": [lambda n, d, h: 8 * n * d * d + 4 * n * n * d + 5 * h * n * n],
+        "size-ignored": [lambda n, d, h: 1000, lambda n, d, h: 24 * d],
+        "size-counted": [lambda n, d, h: 8 * n * d * d + 4 * n * n * d + 8 * n * h * d],
+        "times-a-number": [lambda n, d, h: 16 * n * d * d + 8 * n * n * d],
+        "other-factors": [lambda n, d, h: 4 * n * d * d + 4 * n * n * d, lambda n, d, h: 8 * n * d * d + 6 * n * n * d],
+    },
+    "kv_append": {
+        "parts-swapped": [lambda keys, values, K, V: grown(values, keys, V, K)],
+        "new-words-first": [lambda keys, values, K, V: grown(K, V, keys, values)],
+        "only-the-new": [lambda keys, values, K, V: (K, V)],
+        "nothing-appended": [lambda keys, values, K, V: (keys, values)],
+        "one-grows": [lambda keys, values, K, V: (np.append(keys, K, 2), values),
+                      lambda keys, values, K, V: (np.append(keys, K, 2), V)],
+        "overwritten": [written_from_0],
+        "joined-elsewhere": [lambda *a, i=i: grown(*a, axis=i) for i in (1, 0, 3, -1)],
+        "unused-slots": [lambda *a: [np.pad(x, [(0, 0), (0, 0), (0, 4), (0, 0)]) for x in grown(*a)]],
+        **shapes(grown, **{k: spoil_first(f) for k, f in AXES.items()}),
+        "nan": [lambda *a: spoil_first(NAN)(grown(*a))],
+        "cut-to-integers": [lambda *a: [into_integers(x) for x in grown(*a)]],
+        "constant": [lambda *a: [0.5 * np.ones(x.shape) for x in grown(*a)]],
+        "off-by-a-factor": [lambda *a: [3 * x for x in grown(*a)]],
+        "ignores": [lambda keys, values, K, V: grown(keys, values, K, K),
+                    lambda keys, values, K, V: grown(keys, keys, K, V)],
+        "listens": [lambda keys, values, K, V: grown(keys, values, K, V + K)],
+    },
+    "cache_bytes": {
+        "not-one-number": [lambda *sizes: [cached(*sizes), 1]],
+        "not-whole": [lambda n, d, h, layers, itemsize, kv_heads: 2 * layers * kv_heads * n * (d / h) * itemsize],
+        "one-of-two": [lambda n, d, h, layers, itemsize, kv_heads: layers * kv_heads * n * (d // h) * itemsize],
+        "layers-forgotten": [lambda n, d, h, layers, itemsize, kv_heads: 2 * kv_heads * n * (d // h) * itemsize],
+        "kv-heads-ignored": [lambda n, d, h, layers, itemsize, kv_heads: 2 * layers * n * d * itemsize],
+        "full-width": [lambda n, d, h, layers, itemsize, kv_heads: 2 * layers * kv_heads * n * d * itemsize,
+                       lambda n, d, h, layers, itemsize, kv_heads: 2 * layers * h * n * d * itemsize],
+        "one-head-counted": [lambda n, d, h, layers, itemsize, kv_heads: 2 * layers * n * (d // h) * itemsize],
+        "numbers-not-bytes": [lambda n, d, h, layers, itemsize, kv_heads: 2 * layers * n * (d // h) * kv_heads],
+        "queries-counted": [lambda *sizes: 3 * cached(*sizes) // 2,
+                            lambda n, d, h, layers, size, kv_heads: layers * n * size * (d // h) * (2 * kv_heads + h)],
+        "n-squared": [lambda n, *rest: cached(n * n, *rest),
+                      lambda n, d, h, layers, itemsize, kv_heads: layers * h * n * n * itemsize],
+        "other-unit": [lambda *sizes: 8 * cached(*sizes), lambda *sizes: cached(*sizes) / 1e9,
+                       lambda *sizes: cached(*sizes) / 2 ** 20],
+        "size-ignored": [lambda *sizes: 960, lambda n, d, h, layers, itemsize, kv_heads: 4 * layers * n * d * kv_heads],
+        "times-a-number": [lambda *sizes: 2 * cached(*sizes)],
+    },
+    "decode_step": {
+        "parts-swapped": [lambda *a: (lambda out, keys, values: (out, values, keys))(*step(*a))],
+        **shapes(step, **{k: spoil_first(f) for k, f in AXES.items()}),
+        **variants(as_step, "softmax-over-everything", "queries-keys-swapped", "causal-unasked", "no-keepdims",
+                   "ignores", "constant", "outside-the-values", "queries-as-values", "identity", "step-around",
+                   "summed-over-queries", "rows-scaled", *ONLY_RETURNED),
+        "no-W_O": [lambda *a: step(*a, out=lambda concat, x, W: concat)],
+        "W_O-transposed": [lambda *a: step(*a, out=lambda concat, x, W: concat @ W.T)],
+        "step-around": [lambda *a: step(*a, out=lambda concat, x, W: x + concat @ W)],
+        "new-word-unseen": [lambda *a: step(*a, read=lambda old, new: old)],
+        "only-itself": [lambda *a: step(*a, read=lambda old, new: new)],
+        "top-left-aligned": [as_step(change=lambda s: s + triangle(1, s.shape[-1])),
+                             lambda *a: step(*a, read=lambda old, new: np.append(old, new, 2)[:, :, :1])],
+        "new-words-first": [lambda *a: step(*a, keep=lambda old, new: np.append(new, old, 2))],
+        "only-the-new": [lambda *a: step(*a, read=lambda old, new: new, keep=lambda old, new: new)],
+        "kept-wrong": [lambda *a: step(*a, keep=lambda old, new: new), lambda *a: step(*a, keep=lambda old, new: old)],
+        "constant": [lambda x, *rest: (0 * x, *step(x, *rest)[1:])],
+        "cut-to-integers": [lambda *a: spoil_first(into_integers)(step(*a))],
+        "heads-averaged": [as_step(share=lambda s: soft(s).mean(1, keepdims=True) + 0 * s)],
+        "ignores": [lambda x, W_Q, W_K, W_V, *rest: step(x, W_Q, W_V, W_V, *rest)],
+        "listens": [lambda x, W_Q, W_K, W_V, *rest: step(x, W_Q, W_Q @ W_K, W_V, *rest)],
+    },
+    "gqa_expand": {
+        "identity": [lambda K, h: K],
+        "tiled": [lambda K, h: np.tile(K, (1, h // K.shape[1], 1, 1)), lambda K, h: K[:, np.arange(h) % K.shape[1]],
+                  lambda K, h: np.concatenate([K] * (h // K.shape[1]), axis=1)],
+        "divided-by-kv-heads": [lambda K, h: np.stack([K[:, a // K.shape[1]] for a in range(h)], axis=1)],
+        "first-head-only": [lambda K, h: np.stack([K[:, 0]] * h, axis=1)],
+        "repeated-h-times": [lambda K, h: np.repeat(K, h, axis=1)],
+        "repeated-elsewhere": [lambda K, h, i=i: np.repeat(K, h // K.shape[1], axis=i) for i in (2, 0, 3, -1)],
+        **shapes(lambda K, h: np.repeat(K, h // K.shape[1], axis=1), **AXES),
+        "scrambled": [lambda K, h: np.repeat(K[:, ::-1], h // K.shape[1], axis=1)],
+        "nan": [lambda K, h: np.sqrt(np.repeat(K, h // K.shape[1], axis=1) - 5)],
+        "constant": [lambda K, h: np.ones((len(K), h, *K.shape[2:]))],
+    },
+    "longest_context": {
+        "not-one-number": [lambda *sizes: [words(*sizes), 0]],
+        "negative": [lambda *sizes: words(*sizes, least=-np.inf)],
+        "model-forgotten": [lambda memory, parameters, *rest: words(memory, 0, *rest)],
+        "parameters-not-bytes": [lambda memory, parameters, *rest: words(memory - parameters, 0, *rest)],
+        "one-of-two": [lambda *sizes: words(*sizes, sides=1)],
+        "batch-forgotten": [lambda *sizes: words(*sizes[:-1], 1)],
+        "layers-forgotten": [lambda memory, parameters, d, h, layers, *rest: words(memory, parameters, d, h, 1, *rest)],
+        "kv-heads-ignored": [lambda *sizes: words(*sizes[:-2], sizes[3], sizes[-1])],
+        "full-width": [lambda memory, parameters, d, h, *rest: words(memory, parameters, d, 1, *rest)],
+        "numbers-not-bytes": [lambda *sizes: words(*sizes, sides=2 / sizes[5]),
+                              lambda *sizes: words(*sizes[:5], 1, *sizes[6:])],
+        "rounded-up": [lambda *sizes: words(*sizes, whole=np.ceil), lambda *sizes: words(*sizes, whole=round)],
+        "not-whole": [lambda *sizes: words(*sizes, whole=float), lambda *sizes: float(words(*sizes))],
+        "size-ignored": [lambda *sizes: 4812, lambda memory, *rest: words(10 ** 7, *rest)],
     },
 }

@@ -7,7 +7,8 @@
     exercises     every exercise: its arguments, the right result, what a wrong one is asked
     errors        what an answer stops with, or what kind of thing it returns
     structure     what a wrong result shows by itself: shapes, sums, factors, what moves what
-    known         wrong functions that people really write, compared on the same input; heads and masks have their own
+    known         wrong functions that people really write, compared on the same input
+    heads, masks, costs   those of these subjects
     messages.txt  what the verdicts say
 """
 
@@ -19,11 +20,12 @@ import inspect
 import io
 import textwrap
 import warnings
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mha_lib.checks.errors import CRASHES, TYPES, leaves, plain, read, what_lined_up, what_met, where
+from mha_lib.checks.errors import CRASHES, TYPES, leaves, plain, read, what_is_empty, what_lined_up, what_met, where
 from mha_lib.checks.exercises import EXERCISES, PREDICTIONS
 from mha_lib.checks.structure import Trial, earliest_first, right
 
@@ -269,7 +271,7 @@ class _Attempt:
                  if not callable(x)]
         values = dict(error=textwrap.shorten(f"{type(call.error).__name__}: {call.error}", 90), library=self.library,
                       given=", ".join(given), arguments=", ".join(args), line=where(call.error),
-                      meeting=what_met(call.error, _lengths(sizes)),
+                      meeting=what_met(call.error, _lengths(sizes)), empty=what_is_empty(call.error, args),
                       shapes=what_lined_up(call.error, _lengths(sizes)))
         hides = self.hidden_by(sizes)
         return id, values, f"It runs and is right with {hides}." if hides else ""
@@ -298,10 +300,20 @@ class _Attempt:
         first = self.exercise.cases[0]
         if failed is not first:             # it passed that one: other lengths tell, or larger numbers
             numbers = {"spread", "low", "constant", "norm"} & set(failed)
-            return None if numbers else ", ".join(f"{axis} = {length}" for axis, length in first.items())
+            return None if numbers else self.fewest_sizes(failed, first)
         for words, sizes in self.exercise.friendly.items():
             if self.passes(self.call(sizes), sizes):
                 return words
+
+    def fewest_sizes(self, failed, first):
+        """"d_k = 9": as few sizes as will do, taken from the first case, to make the answer pass; or None."""
+        others = [name for name, x in failed.items() if x != first.get(name)]
+        for names in (names for count in range(len(others)) for names in combinations(others, count + 1)):
+            kept = {name: x for name, x in failed.items() if name not in names}
+            sizes = kept | {name: first[name] for name in names if name in first}
+            if self.passes(self.call(sizes), sizes):
+                taken = first | self.exercise.make(**sizes)     # make sets a; without a d_v, V is as wide as K
+                return ", ".join(f"{name} = {taken.get(name, 'd_k')}" for name in names)
 
     def first_difference(self, trial):
         """The earliest stage that differs, its first entry that does, and both values."""
@@ -372,7 +384,8 @@ class _Attempt:
 
 def _lengths(sizes):
     """Axis -> length, with d or d_k worked out."""
-    lengths = {name: x for name, x in sizes.items() if name in ("B", "n", "m", "h", "d", "d_k", "d_v", "in", "out")}
+    axes = "B", "n", "m", "h", "kv_heads", "d", "d_k", "d_v", "in", "out"
+    lengths = {name: x for name, x in sizes.items() if name in axes}
     h, d, d_k = (lengths.get(name) for name in ("h", "d", "d_k"))
     return lengths | ({"d": h * d_k} if h and d_k else {}) | ({"d_k": d // h} if h and d else {})
 

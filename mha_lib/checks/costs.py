@@ -1,5 +1,8 @@
 """Known wrong bills, and caches that are kept or shared the wrong way (07, 08)."""
 
+import inspect
+import math
+
 import numpy as np
 
 from mha_lib.checks.structure import same
@@ -20,7 +23,7 @@ FLOPS = {
     "one-head-counted": [lambda n, d, h: 8 * n * d * d + 4 * n * n * (d // h),
                          lambda n, d, h: 8 * n * d * (d // h) + 4 * n * n * (d // h),
                          lambda n, d, h: 8 * n * d * (d // h) + 4 * n * n * d],
-    "per-token": [lambda n, d, h: 8 * d * d + 4 * n * d],
+    "per-token": [lambda n, d, h: 8 * d * d + 4 * n * d, lambda n, d, h: 8 * d * d],
     "parameters": [lambda n, d, h: 4 * d * d],
 }
 
@@ -32,22 +35,33 @@ def softmax_added(trial):
     return each in range(1, 11) and {"each": int(each)}
 
 
-def _cache(n, d, h, layers, itemsize, kv_heads):
+def other_factors(trial):
+    """a n d d + b n n d with other numbers a and b than 8 and 4."""
+    n, d, _ = trial.args.values()
+    one, two, three = (float(trial.ask(trial.args | {"n": times * n})["flops"]) for times in (1, 2, 3))
+    b = (two - 2 * one) / (2 * n * n * d)
+    a = one / (n * d * d) - b * n / d
+    if np.isclose(3 * n * a * d * d + 9 * n * n * b * d, three) and (np.round([a, b], 6) % 1 == 0).all():
+        which = "the first part" if round(a) != 8 else "the second part"
+        return {"a": f"{a:.0f}", "b": f"{b:.0f}", "which": which if round(a) == 8 or round(b) == 4 else "each part"}
+
+
+def cache(n, d, h, layers, itemsize, kv_heads):
     return 2 * layers * kv_heads * n * (d // h) * itemsize
 
 
 CACHE = {
-    "one-of-two": [lambda *sizes: _cache(*sizes) // 2],
-    "layers-forgotten": [lambda n, d, h, layers, *rest: _cache(n, d, h, 1, *rest)],
-    "kv-heads-ignored": [lambda n, d, h, layers, itemsize, kv_heads: _cache(n, d, h, layers, itemsize, h)],
-    "full-width": [lambda n, d, h, layers, itemsize, kv_heads: _cache(n, d, 1, layers, itemsize, kv_heads),
-                   lambda n, d, h, layers, itemsize, kv_heads: _cache(n, d, 1, layers, itemsize, h)],
-    "one-head-counted": [lambda n, d, h, layers, itemsize, kv_heads: _cache(n, d, h, layers, itemsize, 1)],
-    "numbers-not-bytes": [lambda n, d, h, layers, itemsize, kv_heads: _cache(n, d, h, layers, 1, kv_heads)],
-    "queries-counted": [lambda *sizes: _cache(*sizes) // 2 * 3,
+    "one-of-two": [lambda *sizes: cache(*sizes) // 2],
+    "layers-forgotten": [lambda n, d, h, layers, *rest: cache(n, d, h, 1, *rest)],
+    "kv-heads-ignored": [lambda n, d, h, layers, itemsize, kv_heads: cache(n, d, h, layers, itemsize, h)],
+    "full-width": [lambda n, d, h, layers, itemsize, kv_heads: cache(n, d, 1, layers, itemsize, kv_heads),
+                   lambda n, d, h, layers, itemsize, kv_heads: cache(n, d, 1, layers, itemsize, h)],
+    "one-head-counted": [lambda n, d, h, layers, itemsize, kv_heads: cache(n, d, h, layers, itemsize, 1)],
+    "numbers-not-bytes": [lambda n, d, h, layers, itemsize, kv_heads: cache(n, d, h, layers, 1, kv_heads)],
+    "queries-counted": [lambda *sizes: cache(*sizes) // 2 * 3,
                         lambda n, d, h, layers, itemsize, kv_heads:
-                            _cache(n, d, h, layers, itemsize, kv_heads) + n * d * layers * itemsize],
-    "n-squared": [lambda n, *rest: n * _cache(n, *rest),
+                            cache(n, d, h, layers, itemsize, kv_heads) + n * d * layers * itemsize],
+    "n-squared": [lambda n, *rest: n * cache(n, *rest),
                   lambda n, d, h, layers, itemsize, kv_heads: layers * h * n * n * itemsize],
 }
 
@@ -59,31 +73,40 @@ def other_unit(trial):
         float(trial.result), factor * float(trial.want["bytes"]), rtol=1e-9)), None)
 
 
-def _longest(memory, parameters, d, h, layers, itemsize, kv_heads, batch, slip=None, fit=lambda left, word: left // word):
-    """The greatest length, with one slip: a size that counts as another one."""
-    sizes = dict(parameters=parameters, h=h, layers=layers, itemsize=itemsize, kv_heads=kv_heads, batch=batch, sides=2)
-    sizes |= slip(sizes) if slip else {}
-    word = sizes["sides"] * sizes["batch"] * sizes["layers"] * sizes["kv_heads"] * (d // sizes["h"]) * itemsize
-    return max(0, fit(memory - sizes["parameters"] * itemsize, word))
+def longest(memory, parameters, d, h, layers, itemsize, kv_heads, batch, sides=2):
+    left = memory - parameters * itemsize
+    return max(0, left // (sides * batch * layers * kv_heads * (d // h) * itemsize))
 
 
-def _slip(**other):
-    """_longest with other values for some sizes: a number, or the name of the size that is taken instead."""
-    return lambda *args: _longest(*args, slip=lambda sizes: {name: sizes.get(x, x) for name, x in other.items()})
+def _with(**other):
+    """longest with other values of some sizes: a number, or the name of the size that is taken instead."""
+    def wrong(*args):
+        sizes = dict(zip(inspect.signature(longest).parameters, args, strict=False))
+        return longest(**sizes | {name: sizes.get(x, x) for name, x in other.items()})
+    return wrong
+
+
+def _rounded(fit):
+    """longest with another way to a whole number."""
+    def wrong(memory, parameters, d, h, layers, itemsize, kv_heads, batch):
+        word = cache(1, d, h, layers, itemsize, kv_heads) * batch
+        return fit((memory - parameters * itemsize) / word)
+    return wrong
 
 
 LONGEST = {
-    "model-forgotten": [_slip(parameters=0)],
+    "model-forgotten": [_with(parameters=0)],
+    "one-of-two": [_with(sides=1)],
+    "batch-forgotten": [_with(batch=1)],
+    "layers-forgotten": [_with(layers=1)],
+    "kv-heads-ignored": [_with(kv_heads="h")],
+    "full-width": [_with(h=1), _with(h=1, kv_heads="h")],
     "parameters-not-bytes": [lambda memory, parameters, d, h, layers, itemsize, *rest:
-                             _longest(memory - parameters + parameters * itemsize, parameters, d, h, layers, itemsize,
-                                      *rest)],
-    "one-of-two": [_slip(sides=1)],
-    "batch-forgotten": [_slip(batch=1)],
-    "layers-forgotten": [_slip(layers=1)],
-    "kv-heads-ignored": [_slip(kv_heads="h")],
-    "full-width": [_slip(h=1), _slip(h=1, kv_heads="h")],
-    "rounded-up": [lambda *args: _longest(*args, fit=lambda left, word: -(-left // word)),
-                   lambda *args: _longest(*args, fit=lambda left, word: round(left / word))],
+                             longest(memory - parameters, 0, d, h, layers, itemsize, *rest)],
+    "numbers-not-bytes": [_with(itemsize=1),
+                          lambda memory, parameters, d, h, layers, itemsize, *rest:
+                          longest(memory - parameters * itemsize, 0, d, h, layers, 1, *rest)],
+    "rounded-up": [_rounded(math.ceil), _rounded(round)],
 }
 
 
@@ -107,17 +130,18 @@ def _doubled(trial, name):
 def _sizes_where(fits):
     def diagnosis(trial):
         names = [name for name in trial.args if fits(*_doubled(trial, name))]
-        return bool(names) and {"names": " and ".join(names)}
+        return bool(names) and {"names": ", ".join(names)}
     return diagnosis
 
 
 def times_a_number(trial):
-    """The right number times a constant, whatever the sizes."""
-    args = {name: 2 * x for name, x in trial.args.items()}
-    (mine,), (due,) = trial.ask(args).values(), trial.due(args).values()
-    want, = trial.want.values()
-    factor = float(trial.result) / float(want)
-    return factor > 0 and np.isclose(float(mine) / float(due), factor, rtol=1e-6) and {"factor": f"{factor:.4g}"}
+    """The right number times a constant, whichever of the sizes changes."""
+    factors = []
+    for name in (None, *trial.args):
+        args = {other: x * (1 + (other == name)) for other, x in trial.args.items()}
+        (mine,), (due,) = trial.ask(args).values(), trial.due(args).values()
+        factors.append(float(mine) / float(due))
+    return factors[0] > 0 and np.allclose(factors, factors[0], rtol=1e-6) and {"factor": f"{factors[0]:.4g}"}
 
 
 BILL = {
@@ -182,6 +206,7 @@ STEP = {
     "step-around": [_step(mix=lambda concat, x, W_O: concat @ W_O + x)],
     "new-word-unseen": [_step(lambda keys, values, K, V: (keys[:, :, :-1], values[:, :, :-1]))],
     "only-itself": [_step(lambda keys, values, K, V: (K, V))],
+    "keys-as-values": [_step(lambda keys, values, K, V: (keys, keys))],
     "top-left-aligned": [_step(lambda keys, values, K, V: (keys[:, :, :1], values[:, :, :1]))],
     "new-words-first": [_step(keep=lambda past, new: np.concatenate([new, past], axis=2))],
     "only-the-new": [_step(use=lambda keys, values, K, V: (K, V), keep=lambda past, new: new)],

@@ -71,6 +71,7 @@ CRASHES = {                     # id -> does it fit the exception?
     "star-for-product": _star,
     "does-not-broadcast": _says("broadcast", "must match the size", "must match except in dimension"),
     "uneven-pieces": _says("must have the same shape", "equal size", "equal division", "inhomogeneous"),
+    "empty-slice": lambda error: what_is_empty(error, {}),
     "reshape-does-not-fit": _says("cannot reshape", "invalid for input of size"),
     "view-of-moved-axes": _says("view size is not compatible"),
     "raises": lambda error: True,
@@ -93,6 +94,18 @@ def what_met(error, sizes):
 def what_lined_up(error, sizes):
     """The shapes in the text of an error, each with the names of its axes."""
     return " and ".join(f"{tuple(shape)}, which reads {name_axes(shape, sizes)}," for shape in _shapes(error))
+
+
+def came_out_empty(part, shape, args):
+    """"Q came out as (6, 0) for head a = 2: no columns were taken"."""
+    head = f" for head a = {args['a']}" if "a" in args else ""
+    return f"{part} came out as {shape}{head}: {'nothing was' if shape[-1] else 'no columns were'} taken"
+
+
+def what_is_empty(error, args):
+    """The same from the package's refusal of an empty array, or nothing."""
+    found = re.match(r"(\w+) .*none of them empty: got shape \((\d[\d, ]*)\)", str(error))
+    return came_out_empty(found[1], tuple(int(x) for x in found[2].split(",") if x), args) if found else ""
 
 
 # ------------------------------------------------------------------ what came back

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mha_lib import layers
+from mha_lib import layers, ledger
 from mha_lib import numpy_attention as ours
-from mha_lib.checks import heads, known, masks
+from mha_lib.checks import costs, heads, known, masks
 from mha_lib.checks.structure import (
     FACTOR,
     HEADS,
@@ -20,6 +20,7 @@ from mha_lib.checks.structure import (
     MASKED,
     NEARLY,
     NUMBERS,
+    RESHAPED,
     ROW_SUMS,
     ROWS,
     ROWS_SCALED,
@@ -130,6 +131,21 @@ def _empty_rows(n, m, spread=1):
     return {"scores": scores}
 
 
+def _sizes(**sizes):
+    return sizes
+
+
+def _append(B, h, m, n, d_k):
+    draw = _draw()
+    return {name: draw(B, h, length, d_k) for name, length in {"keys": m, "values": m, "K": n, "V": n}.items()}
+
+
+def _step(B, h, m, d_k, spread=1):
+    given, draw = _layer(1, h, d_k, B, spread), _draw()
+    del given["h"]
+    return {"x": given.pop("X"), **given, "keys": spread * draw(B, h, m, d_k), "values": draw(B, h, m, d_k)}
+
+
 # ------------------------------------------------------------------ right results
 
 def _right_layer(X, W_Q, W_K, W_V, W_O, h):
@@ -152,19 +168,33 @@ def _right_width(d, h):
     return d // h
 
 
+def _right_append(keys, values, K, V):
+    return np.concatenate([keys, K], axis=2), np.concatenate([values, V], axis=2)
+
+
+def _right_step(x, W_Q, W_K, W_V, W_O, keys, values):
+    Q, K, V = (ours.split_heads(x @ W, keys.shape[1]) for W in (W_Q, W_K, W_V))
+    keys, values = _right_append(keys, values, K, V)
+    return ours.merge_heads(ours.attention(Q, keys, values)[0]) @ W_O, keys, values
+
+
 # ------------------------------------------------------------------ looking inside
 
+def _seen(Q, K, **made):
+    return Seen(Q @ K.swapaxes(-1, -2), reshaped=Q @ K.reshape(K.swapaxes(-1, -2).shape), **made)
+
+
 def _look_at_weights(args, parts):
-    return Seen(args["Q"] @ args["K"].swapaxes(-1, -2), weights=parts["weights"])
+    return _seen(args["Q"], args["K"], weights=parts["weights"])
 
 
 def _worked_back(heads, Q, K, V):
     """Weights from what they made of V: heads = weights @ V, solved for the weights where that is possible."""
-    raw, weights = Q @ K.swapaxes(-1, -2), None
-    if heads.shape == V.shape and np.isfinite(heads).all() and V.shape[-1] >= V.shape[-2]:
+    weights = None
+    if heads.shape == (*Q.shape[:-1], V.shape[-1]) and np.isfinite(heads).all() and V.shape[-1] >= V.shape[-2]:
         weights = heads @ np.linalg.pinv(V)
         weights = weights if np.allclose(weights @ V, heads, atol=1e-8) else None
-    return Seen(raw, weights=weights)
+    return _seen(Q, K, weights=weights)
 
 
 def _look_at_shares(args, parts):
@@ -172,7 +202,7 @@ def _look_at_shares(args, parts):
 
 
 def _look_at_scores(args, parts):
-    return Seen(args["Q"] @ args["K"].T, scores=parts["scores"])
+    return _seen(args["Q"], args["K"], scores=parts["scores"])
 
 
 def _look_at_number(args, parts):
@@ -189,6 +219,13 @@ def _look_back_layer(args, parts):
     return _worked_back(ours.split_heads(parts["output"] @ np.linalg.inv(args["W_O"]), args["h"]), Q, K, V)
 
 
+def _look_back_step(args, parts):
+    x, W_Q, *_, W_O, keys, _ = args.values()
+    _, keys, values = _right_step(*args.values())
+    Q, heads = (ours.split_heads(each, keys.shape[1]) for each in (x @ W_Q, parts["output"] @ np.linalg.inv(W_O)))
+    return _worked_back(heads, Q, keys, values)
+
+
 def _only(table, *names):
     return {name: table[name] for name in names}
 
@@ -198,7 +235,7 @@ def _but(table, name):
 
 
 PARTS = {"parts-swapped": parts_swapped}
-INSIDE = {**ROWS, **SCALE}          # what weights give away, whether returned or worked back from the output
+INSIDE = {**ROWS, **SCALE, **RESHAPED}      # what weights give away, whether returned or worked back from the output
 INSIDE_ONE = _but(INSIDE, "divided-by-sqrt-d")      # for one head alone, which has no d
 LARGE = {"overflow": overflow, "nan-replaced": nan_replaced, "flattened": flattened}
 LAST = {**LARGE, **NUMBERS, **FACTOR, **NEARLY, **ROWS_SCALED, **ROW_SUMS}
@@ -231,7 +268,7 @@ EXERCISES = {
         cases=[dict(n=5, m=7, d_k=9), dict(n=3, m=6, d_k=8), dict(n=1, m=1, d_k=1)],
         small=[dict(n=1, m=1, d_k=2), dict(n=1, m=2, d_k=2), dict(n=2, m=2, d_k=2), dict(n=2, m=3, d_k=2)],
         diagnoses={**known.diagnoses(known.SAME_TWICE), **SHAPES, **_but(SCALE, "divided-by-sqrt-d"),
-                   **known.diagnoses(known.SCORES), "distance": known.distance, **NUMBERS, **NEARLY},
+                   **known.diagnoses(known.SCORES), **RESHAPED, "distance": known.distance, **NUMBERS, **NEARLY},
         friendly={"d_k = 4": dict(n=5, m=7, d_k=4), "d_k = 1": dict(n=5, m=7, d_k=1), "n = m": dict(n=5, m=5, d_k=9)},
         look=_look_at_scores),
     "softmax": Exercise(
@@ -289,8 +326,8 @@ EXERCISES = {
         cases=[dict(n=6, h=5, d_k=7), dict(n=4, h=2, d_k=8, a=0), dict(n=6, h=5, d_k=7, spread=30)],
         small=[dict(n=2, h=2, d_k=1), dict(n=2, h=2, d_k=2), dict(n=3, h=2, d_k=2), dict(n=2, h=1, d_k=2, spread=1000),
                dict(n=3, h=1, d_k=2, spread=1000)],
-        diagnoses={**SHAPES, "ignores-a": heads.ignores_a, "other-columns": heads.other_columns,
-                   **known.diagnoses(heads.ONE_HEAD),
+        diagnoses={"empty-slice": heads.empty_slice, **SHAPES, "ignores-a": heads.ignores_a,
+                   "other-columns": heads.other_columns, **known.diagnoses(heads.ONE_HEAD),
                    "reused-projection": heads.ONE_MATRIX_IN_HEAD, **INSIDE, "two-faults": heads.ONE_HEAD_TWICE,
                    **LAST, **IGNORES},
         friendly={"h = 1": dict(n=5, h=1, d_k=9), "d_k = 4": dict(n=5, h=3, d_k=4), "n = 1": dict(n=1, h=3, d_k=9)},
@@ -358,9 +395,9 @@ EXERCISES = {
         small=[dict(h=1, n=1, d_k=2), dict(h=1, n=2, d_k=2), dict(h=2, n=2, d_k=2), dict(h=1, n=3, d_k=2),
                dict(h=1, n=2, d_k=2, low=800), dict(h=1, n=3, d_k=2, spread=3000)],
         diagnoses={**PARTS, **SHAPES, **IDENTITY, **SOME_ROWS, **ROWS_SCALED, **MASKED,
-                   **_only(ROWS, "queries-keys-swapped"), **HEADS, **SCALE, "finite-mask": masks.leaks_on_low_scores,
-                   **known.diagnoses(masks.MASKED), "future-leaks": masks.future_leaks, **LAST,
-                   "outside-the-values": known.outside_the_values},
+                   **_only(ROWS, "queries-keys-swapped"), **HEADS, **SCALE, **RESHAPED,
+                   "finite-mask": masks.leaks_on_low_scores, **known.diagnoses(masks.MASKED),
+                   "future-leaks": masks.future_leaks, **LAST, "outside-the-values": known.outside_the_values},
         friendly={"d_k = 4": dict(h=3, n=5, d_k=4), "h = n = d_k": dict(h=4, n=4, d_k=4)}, look=_look_at_weights,
         extreme=dict(h=3, n=5, d_k=9, spread=3000)),
     "guarded_softmax": Exercise(
@@ -387,6 +424,69 @@ EXERCISES = {
         small=[dict(B=1, n=2, h=2), dict(B=2, n=3, h=2)],
         diagnoses={**BOOLEAN, **known.diagnoses(masks.TO_MHA), **CONSTANT},
         friendly={"a single sequence": dict(B=1, n=5, h=3)}),
+    # 07 costs
+    "attention_flops": Exercise(
+        _sizes, lambda n, d, h: float(ledger.costs(n, d, h).total.flops), {"flops": ""},     # a count may be a float
+        cases=[dict(n=7, d=30, h=5), dict(n=50, d=20, h=5), dict(n=4096, d=512, h=8)],
+        small=[dict(n=1, d=2, h=1), dict(n=3, d=2, h=2), dict(n=3, d=4, h=2)],
+        diagnoses={**ONE_NUMBER, **known.diagnoses(costs.FLOPS), "softmax-added": costs.softmax_added, **costs.BILL,
+                   "other-factors": costs.other_factors},
+        friendly={"h = 1": dict(n=7, d=30, h=1), "n = 2 d": dict(n=60, d=30, h=5), "n = 1": dict(n=1, d=30, h=5)}),
+    # 08 the cache
+    "kv_append": Exercise(
+        _append, _right_append, {"keys": "B, h, m+n, d_k", "values": "B, h, m+n, d_k"},
+        cases=[dict(B=2, h=3, m=6, n=5, d_k=7), dict(B=2, h=3, m=0, n=4, d_k=7)],
+        small=[dict(B=1, h=1, m=1, n=1, d_k=2), dict(B=1, h=2, m=2, n=1, d_k=2), dict(B=2, h=2, m=2, n=1, d_k=2)],
+        diagnoses={**PARTS, **known.diagnoses(costs.APPEND), "joined-elsewhere": costs.joined_elsewhere,
+                   "unused-slots": costs.unused_slots, **SHAPES, **NUMBERS, **FACTOR, **IGNORES, **LISTENS},
+        friendly={"m = n": dict(B=2, h=3, m=5, n=5, d_k=7)}),
+    "cache_bytes": Exercise(
+        _sizes, costs.cache, {"bytes": ""},
+        cases=[dict(n=7, d=72, h=12, layers=5, itemsize=4, kv_heads=3),
+               dict(n=4096, d=4096, h=32, layers=32, itemsize=2, kv_heads=32)],
+        small=[dict(n=1, d=2, h=1, layers=1, itemsize=2, kv_heads=1),
+               dict(n=3, d=8, h=4, layers=2, itemsize=2, kv_heads=2)],
+        diagnoses={**ONE_NUMBER, "not-whole": costs.not_whole, **known.diagnoses(costs.CACHE),
+                   "other-unit": costs.other_unit, **_but(costs.BILL, "size-counted")},
+        friendly={"kv_heads = h": dict(n=7, d=72, h=12, layers=5, itemsize=4, kv_heads=12),
+                  "one layer": dict(n=7, d=72, h=12, layers=1, itemsize=4, kv_heads=3)}),
+    "decode_step": Exercise(
+        _step, _right_step, {"output": "B, 1, d", "keys": "B, h, m+1, d_k", "values": "B, h, m+1, d_k"},
+        cases=[dict(B=2, h=3, m=5, d_k=7), dict(B=3, h=2, m=0, d_k=4), dict(B=2, h=3, m=5, d_k=7, spread=30)],
+        small=[dict(B=1, h=1, m=1, d_k=2), dict(B=1, h=2, m=2, d_k=2), dict(B=1, h=1, m=1, d_k=2, spread=1000),
+               dict(B=1, h=2, m=3, d_k=2, spread=1000)],
+        diagnoses={**PARTS, **known.diagnoses(costs.STEP), "kept-wrong": costs.kept_wrong, **SHAPES,
+                   **_only(ROWS, "softmax-over-queries", "no-softmax", "no-exp", "hard-max", "uniform",
+                           "softmax-twice"),
+                   **HEADS, **SCALE, **_but(LAST, "rows-scaled"), **IGNORES, **LISTENS},
+        friendly={"an empty cache": dict(B=2, h=3, m=0, d_k=7), "d_k = 4": dict(B=2, h=3, m=3, d_k=4),
+                  "one head": dict(B=2, h=1, m=5, d_k=7)},
+        look=_look_back_step),
+    "gqa_expand": Exercise(
+        lambda B, kv_heads, h, n, d_k: {"K": _numbered(B, kv_heads, n, d_k), "h": h},
+        lambda K, h: np.repeat(K, h // K.shape[1], axis=1), {"K": "B, h, n, d_k"},
+        cases=[dict(B=2, kv_heads=3, h=6, n=5, d_k=7), dict(B=2, kv_heads=2, h=8, n=5, d_k=7),
+               dict(B=2, kv_heads=4, h=4, n=5, d_k=7)],
+        small=[dict(B=1, kv_heads=1, h=2, n=1, d_k=1), dict(B=1, kv_heads=2, h=4, n=1, d_k=1),
+               dict(B=2, kv_heads=3, h=6, n=2, d_k=2)],
+        diagnoses={**IDENTITY, **known.diagnoses(costs.EXPAND), "repeated-elsewhere": costs.repeated_elsewhere,
+                   **SHAPES, "scrambled": heads.scrambled, **SIMPLE},
+        friendly={"kv_heads = h": dict(B=2, kv_heads=6, h=6, n=5, d_k=7),
+                  "kv_heads = 1": dict(B=2, kv_heads=1, h=6, n=5, d_k=7)}),
+    "longest_context": Exercise(
+        _sizes, costs.longest, {"words": ""},
+        cases=[dict(memory=10**6, parameters=120_000, d=72, h=12, layers=5, itemsize=4, kv_heads=4, batch=3),
+               dict(memory=10**5, parameters=120_000, d=72, h=12, layers=5, itemsize=4, kv_heads=4, batch=3),
+               dict(memory=16 * 10**9, parameters=6_738_415_616, d=4096, h=32, layers=32, itemsize=2, kv_heads=32,
+                    batch=1)],
+        small=[dict(memory=1000, parameters=100, d=8, h=4, layers=2, itemsize=4, kv_heads=2, batch=3),
+               dict(memory=100, parameters=100, d=8, h=4, layers=2, itemsize=4, kv_heads=2, batch=3)],
+        diagnoses={**ONE_NUMBER, "negative": costs.negative, **known.diagnoses(costs.LONGEST),
+                   "not-whole": costs.not_whole, **_only(costs.BILL, "size-ignored")},
+        friendly={"one text": dict(memory=10**6, parameters=120_000, d=72, h=12, layers=5, itemsize=4, kv_heads=4,
+                                   batch=1),
+                  "kv_heads = h": dict(memory=10**6, parameters=120_000, d=72, h=12, layers=5, itemsize=4, kv_heads=12,
+                                       batch=3)}),
 }
 
 # name -> the right value, and wrong ones that tell something; the question stands in the notebook
@@ -403,4 +503,8 @@ PREDICTIONS = {
     "predict_zeros": (10, {                                                             # n = 5
         "diagonal-counted": [15], "one-future-token": [6], "half": [12.5, 12, 13], "past-counted-too": [20],
         "share": [0.4, 40]}),
+    "predict_scores_bytes": (16_000_000, {                                              # X (2, 1000, 512), h = 4
+        "no-batch": [8_000_000], "no-heads": [4_000_000], "float32": [32_000_000], "float64": [64_000_000],
+        "width-counted": [16_000_000 * 128, 16_000_000 * 512], "stream-counted": [2_048_000],
+        "causal-half": [8_008_000], "n-not-squared": [16_000]}),
 }

@@ -119,8 +119,6 @@ SAME_TWICE = {"one-array-twice": [lambda Q, K: attention_scores(Q, Q), lambda Q,
 SCORES = {
     "last-only": [lambda Q, K: np.outer(Q[:, -1], K[:, -1]) / Q.shape[-1] ** 0.5,
                   lambda Q, K: np.outer(Q[:, -1], K[:, -1])],
-    "reshaped": [lambda Q, K: attention_scores(Q, K.reshape(K.shape[::-1]).T),
-                 lambda Q, K: Q @ K.reshape(K.shape[::-1])],
     "cosine": [lambda Q, K: _unit(Q) @ _unit(K).T, lambda Q, K: attention_scores(_unit(Q), _unit(K))],
     "softmax-included": [lambda Q, K: softmax(attention_scores(Q, K)), lambda Q, K: softmax(Q @ K.T)],
 }

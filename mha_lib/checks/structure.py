@@ -21,6 +21,7 @@ class Seen(NamedTuple):
     scores: Any = None          # (..., n, m) where the answer returns them
     weights: Any = None         # (..., n, m) returned, or worked back from the output; None where that is impossible
     divisor: Any = None         # where the answer is the scale itself
+    reshaped: Any = None        # (..., n, m) what Q K^T becomes when a reshape turns the keys
 
 
 class Trial(NamedTuple):
@@ -293,6 +294,15 @@ SCALE = {
 }
 
 
+def _keys_reshaped(trial):
+    """Scores or weights that no scale of Q K^T explains, but one of Q with reshaped keys."""
+    seen = trial.seen
+    return seen and divisor(seen) is None and divisor(seen._replace(raw=seen.reshaped)) is not None
+
+
+RESHAPED = {"reshaped": _keys_reshaped}
+
+
 # ------------------------------------------------------------------ weights (..., n, m): sums
 
 def on_weights(test):
@@ -410,8 +420,14 @@ def _parts(w):
 
 
 def _no_self(w, trial):
-    past, self, future = _parts(w)
-    return np.allclose(self, 0) and np.allclose(future, 0) and past.any()
+    """Seen from row 1 on: with all its keys blocked, row 0 holds whatever softmax makes of what blocks them."""
+    first, rest = np.nan_to_num(w[..., 0, :]), np.nan_to_num(w[..., 1:, :])
+    if not np.allclose(np.triu(rest, 1), 0) or not rest.any():
+        return False
+    if first[..., 1:].any():
+        return {"row": " Row 0 then has every key blocked by the same number, so softmax spreads over the future."}
+    return {"row": "" if first.any() else
+            " Row 0 then has nothing left to see, and the softmax of an empty row is 0 / 0."}
 
 
 def _no_past(w, trial):
