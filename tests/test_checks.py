@@ -182,6 +182,7 @@ ERRORS = {
     "unpacking": ("multi_head_attention", lambda X, *rest: [n for n, d in [X.shape]]),
     "zero-division": ("pick_scale", lambda d, h: (h // d) ** -0.5),
     "star-for-product": ("project_qkv", lambda X, *Ws: [X * W for W in Ws]),
+    "does-not-join": ("kv_append", lambda keys, values, K, V: (np.concatenate([keys, K[0]], axis=1), values)),
     "uneven-pieces": ("split_heads", lambda X, h: np.stack([X[:, 9:18], X[:, 18:27], X[:, 27:36]])),
     "product-does-not-fit": ("attention_scores", lambda Q, K: Q @ K),
     "does-not-broadcast": ("layer_norm", lambda X: X - X.mean(axis=1)),

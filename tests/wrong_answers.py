@@ -741,7 +741,8 @@ WRONG = {
         "nothing-appended": [lambda keys, values, K, V: (keys, values)],
         "one-grows": [lambda keys, values, K, V: (np.append(keys, K, 2), values),
                       lambda keys, values, K, V: (np.append(keys, K, 2), V)],
-        "overwritten": [written_from_0],
+        "overwritten": [written_from_0, lambda keys, values, K, V: [
+            np.append(old[:, :, :-K.shape[2]], new, 2) for old, new in ((keys, K), (values, V))]],
         "joined-elsewhere": [lambda *a, i=i: grown(*a, axis=i) for i in (1, 0, 3, -1)],
         "unused-slots": [lambda *a: [np.pad(x, [(0, 0), (0, 0), (0, 4), (0, 0)]) for x in grown(*a)]],
         **shapes(grown, **{k: spoil_first(f) for k, f in AXES.items()}),
@@ -761,6 +762,7 @@ WRONG = {
         "kv-heads-ignored": [lambda n, d, h, layers, itemsize, kv_heads: 2 * layers * n * d * itemsize],
         "full-width": [lambda n, d, h, layers, itemsize, kv_heads: 2 * layers * kv_heads * n * d * itemsize,
                        lambda n, d, h, layers, itemsize, kv_heads: 2 * layers * h * n * d * itemsize],
+        "width-of-a-group": [lambda n, d, h, layers, size, kv_heads: 2 * layers * n * h * (d // kv_heads) * size],
         "one-head-counted": [lambda n, d, h, layers, itemsize, kv_heads: 2 * layers * n * (d // h) * itemsize],
         "numbers-not-bytes": [lambda n, d, h, layers, itemsize, kv_heads: 2 * layers * n * (d // h) * kv_heads],
         "queries-counted": [lambda *sizes: 3 * cached(*sizes) // 2,

@@ -42,25 +42,40 @@ def other_factors(trial):
     b = (two - 2 * one) / (2 * n * n * d)
     a = one / (n * d * d) - b * n / d
     if np.isclose(3 * n * a * d * d + 9 * n * n * b * d, three) and (np.round([a, b], 6) % 1 == 0).all():
-        which = "the first part" if round(a) != 8 else "the second part"
-        return {"a": f"{a:.0f}", "b": f"{b:.0f}", "which": which if round(a) == 8 or round(b) == 4 else "each part"}
+        wrong = [part for part, right in (("first", round(a) == 8), ("second", round(b) == 4)) if not right]
+        which = f"the {wrong[0]} part is wrong" if len(wrong) == 1 else "both parts are wrong"
+        return {"a": f"{a:.0f}", "b": f"{b:.0f}", "which": which}
 
 
-def cache(n, d, h, layers, itemsize, kv_heads):
-    return 2 * layers * kv_heads * n * (d // h) * itemsize
+def cache(n, d, h, layers, itemsize, kv_heads, sides=2):
+    """Bytes of the caches of n words; sides: keys and values."""
+    return sides * layers * kv_heads * n * (d // h) * itemsize
+
+
+def longest(memory, parameters, d, h, layers, itemsize, kv_heads, batch, sides=2):
+    """Words of the longest text whose caches fit beside the model."""
+    left = memory - parameters * itemsize
+    return max(0, left // (batch * cache(1, d, h, layers, itemsize, kv_heads, sides)))
+
+
+def _with(bill, **other):
+    """The bill with other values of some sizes: a number, or the name of the size that is taken instead."""
+    def wrong(*args):
+        sizes = dict(zip(inspect.signature(bill).parameters, args, strict=False))
+        return bill(**sizes | {name: sizes.get(x, x) for name, x in other.items()})
+    return wrong
 
 
 CACHE = {
-    "one-of-two": [lambda *sizes: cache(*sizes) // 2],
-    "layers-forgotten": [lambda n, d, h, layers, *rest: cache(n, d, h, 1, *rest)],
-    "kv-heads-ignored": [lambda n, d, h, layers, itemsize, kv_heads: cache(n, d, h, layers, itemsize, h)],
-    "full-width": [lambda n, d, h, layers, itemsize, kv_heads: cache(n, d, 1, layers, itemsize, kv_heads),
-                   lambda n, d, h, layers, itemsize, kv_heads: cache(n, d, 1, layers, itemsize, h)],
-    "one-head-counted": [lambda n, d, h, layers, itemsize, kv_heads: cache(n, d, h, layers, itemsize, 1)],
-    "numbers-not-bytes": [lambda n, d, h, layers, itemsize, kv_heads: cache(n, d, h, layers, 1, kv_heads)],
-    "queries-counted": [lambda *sizes: cache(*sizes) // 2 * 3,
-                        lambda n, d, h, layers, itemsize, kv_heads:
-                            cache(n, d, h, layers, itemsize, kv_heads) + n * d * layers * itemsize],
+    "one-of-two": [_with(cache, sides=1)],
+    "layers-forgotten": [_with(cache, layers=1)],
+    "kv-heads-ignored": [_with(cache, kv_heads="h")],
+    "full-width": [_with(cache, h=1), _with(cache, h=1, kv_heads="h")],
+    "width-of-a-group": [_with(cache, h="kv_heads", kv_heads="h")],
+    "one-head-counted": [_with(cache, kv_heads=1)],
+    "numbers-not-bytes": [_with(cache, itemsize=1)],
+    "queries-counted": [_with(cache, sides=3), lambda n, d, h, layers, itemsize, kv_heads:
+                        layers * n * (d // h) * itemsize * (2 * kv_heads + h)],
     "n-squared": [lambda n, *rest: n * cache(n, *rest),
                   lambda n, d, h, layers, itemsize, kv_heads: layers * h * n * n * itemsize],
 }
@@ -73,37 +88,21 @@ def other_unit(trial):
         float(trial.result), factor * float(trial.want["bytes"]), rtol=1e-9)), None)
 
 
-def longest(memory, parameters, d, h, layers, itemsize, kv_heads, batch, sides=2):
-    left = memory - parameters * itemsize
-    return max(0, left // (sides * batch * layers * kv_heads * (d // h) * itemsize))
-
-
-def _with(**other):
-    """longest with other values of some sizes: a number, or the name of the size that is taken instead."""
-    def wrong(*args):
-        sizes = dict(zip(inspect.signature(longest).parameters, args, strict=False))
-        return longest(**sizes | {name: sizes.get(x, x) for name, x in other.items()})
-    return wrong
-
-
 def _rounded(fit):
     """longest with another way to a whole number."""
-    def wrong(memory, parameters, d, h, layers, itemsize, kv_heads, batch):
-        word = cache(1, d, h, layers, itemsize, kv_heads) * batch
-        return fit((memory - parameters * itemsize) / word)
-    return wrong
+    return lambda memory, parameters, d, h, layers, itemsize, kv_heads, batch: fit(
+        (memory - parameters * itemsize) / (batch * cache(1, d, h, layers, itemsize, kv_heads)))
 
 
 LONGEST = {
-    "model-forgotten": [_with(parameters=0)],
-    "one-of-two": [_with(sides=1)],
-    "batch-forgotten": [_with(batch=1)],
-    "layers-forgotten": [_with(layers=1)],
-    "kv-heads-ignored": [_with(kv_heads="h")],
-    "full-width": [_with(h=1), _with(h=1, kv_heads="h")],
-    "parameters-not-bytes": [lambda memory, parameters, d, h, layers, itemsize, *rest:
-                             longest(memory - parameters, 0, d, h, layers, itemsize, *rest)],
-    "numbers-not-bytes": [_with(itemsize=1),
+    "model-forgotten": [_with(longest, parameters=0)],
+    "one-of-two": [_with(longest, sides=1)],
+    "batch-forgotten": [_with(longest, batch=1)],
+    "layers-forgotten": [_with(longest, layers=1)],
+    "kv-heads-ignored": [_with(longest, kv_heads="h")],
+    "full-width": [_with(longest, h=1), _with(longest, h=1, kv_heads="h")],
+    "parameters-not-bytes": [lambda memory, parameters, *rest: longest(memory - parameters, 0, *rest)],
+    "numbers-not-bytes": [_with(longest, itemsize=1),
                           lambda memory, parameters, d, h, layers, itemsize, *rest:
                           longest(memory - parameters * itemsize, 0, d, h, layers, 1, *rest)],
     "rounded-up": [_rounded(math.ceil), _rounded(round)],
@@ -157,10 +156,13 @@ def _both(join):
     return lambda keys, values, K, V: (join(keys, K), join(values, V))
 
 
-def _overwritten(past, new):
-    past = past.copy()
-    past[:, :, :new.shape[2]] = new
-    return past
+def _overwritten(places):
+    """The past with the new words at places(n) instead of after it."""
+    def join(past, new):
+        past = past.copy()
+        past[:, :, places(new.shape[2])] = new
+        return past
+    return join
 
 
 APPEND = {
@@ -169,7 +171,7 @@ APPEND = {
     "nothing-appended": [_both(lambda past, new: past)],
     "one-grows": [lambda keys, values, K, V: (np.concatenate([keys, K], axis=2), values),
                   lambda keys, values, K, V: (np.concatenate([keys, K], axis=2), V)],
-    "overwritten": [_both(_overwritten)],
+    "overwritten": [_both(_overwritten(lambda n: slice(n))), _both(_overwritten(lambda n: slice(-n, None)))],
 }
 
 
