@@ -4,6 +4,7 @@ n queries, m keys, d = h * d_k. Rows are tokens: X (..., n, d), X @ W_Q. dtype f
 place. Errors are those of rules.py. Formula and scale: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from mha_lib import rules
 
 BLOCK = 128                                             # query rows at a time in fast_attention
+IN_CACHE = 2**20                                        # scores at a time: about what a processor keeps at hand
 
 
 class Stages(NamedTuple):
@@ -62,9 +64,12 @@ def split_heads(X, h):
     """(..., n, d) -> (..., h, n, d_k): head a gets the columns a * d_k to (a + 1) * d_k. A view, no numbers move."""
     rules.same_kind("numpy", X=X)
     rules.has_axes("n, d", X=X)
-    *batch, n, d = X.shape
-    rules.heads_divide(d, h)
-    return X.reshape(*batch, n, h, d // h).swapaxes(-3, -2)
+    rules.heads_divide(X.shape[-1], h)
+    return _split(X, h)
+
+
+def _split(X, h):
+    return X.reshape(*X.shape[:-1], h, -1).swapaxes(-3, -2)
 
 
 def merge_heads(heads):
@@ -114,26 +119,35 @@ def fast_attention(Q, K, V, causal=False):
     padding. The idea of working block by block: Rabe and Staats 2021; Dao et al. 2022 (FlashAttention).
     """
     rules.queries_meet_keys("numpy", Q, K, V)
-    n, m = Q.shape[-2], K.shape[-2]
     if causal:
-        rules.causal_lengths(n, m)
-    Q = Q * Q.shape[-1] ** -0.5                         # scaled first: n * d_k products instead of n * m
+        rules.causal_lengths(Q.shape[-2], K.shape[-2])
     batch = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2])
-    output = np.empty((*batch, n, V.shape[-1]), Q.dtype)
+    Q, K, V = (np.broadcast_to(x, batch + x.shape[-2:]) for x in (Q, K, V))
+    output = np.empty((*Q.shape[:-1], V.shape[-1]), Q.dtype)
+    _attend(Q, K, V, output, causal)
+    return output
+
+
+def _attend(Q, K, V, output, causal):
+    """Write softmax(Q K^T / sqrt(d_k)) V into output, a block of query rows at a time. Same leading axes everywhere."""
+    n, m = Q.shape[-2], K.shape[-2]
+    if Q.ndim > 2 and min(n, BLOCK) * m * math.prod(Q.shape[:-2]) > IN_CACHE:
+        for part in zip(Q, K, V, output, strict=True):  # fewer heads at a time: their scores stay in the cache
+            _attend(*part, causal)
+        return
+    Q = Q * Q.shape[-1] ** -0.5                         # scaled first: n * d_k products instead of n * m
     ones = np.ones((m, 1), Q.dtype)
     for start in range(0, n, BLOCK):
         stop = min(start + BLOCK, n)
         seen = m - n + stop if causal else m            # keys after the block's last row are never touched
         scores = Q[..., start:stop, :] @ K[..., :seen, :].swapaxes(-1, -2)      # (..., rows, seen)
-        if causal:
-            rows = stop - start
-            scores[..., seen - rows:] += FUTURE[:rows, :rows]
+        if causal and n > 1:                            # a single last query sees every key
+            scores[..., m - n + start:] += FUTURE[:stop - start, :stop - start]
         scores -= scores.max(axis=-1, keepdims=True)
         exps = np.exp(scores, out=scores)
         total = exps @ ones[:seen]                      # (..., rows, 1) each row summed, several times faster than .sum
         np.divide(exps @ V[..., :seen, :], total, out=output[..., start:stop, :])
         del scores, exps                                # or the next block would lie beside this one
-    return output
 
 
 def fast_multi_head_attention(X, projections, h, causal=False, cache=None):
@@ -143,11 +157,15 @@ def fast_multi_head_attention(X, projections, h, causal=False, cache=None):
     one token; they are appended, and causal must be True. No padding masks here.
     """
     rules.same_kind("numpy", X=X)
-    Q, K, V = (split_heads(part, h) for part in projections.project(X))     # (..., h, n, d_k) each
+    Q, K, V = projections.project(X)                    # (..., n, d) each
+    rules.heads_divide(projections.d, h)
+    Q, K, V = _split(Q, h), _split(K, h), _split(V, h)  # (..., h, n, d_k) each
     if cache is not None:
         rules.cache_is_causal(causal)
         K, V = cache.append(K, V)                       # (batch, h, m, d_k)
-    return projections.mix(merge_heads(fast_attention(Q, K, V, causal)))
+    concat = np.empty_like(X, order="C")                # (..., n, d) each head writes into its own columns
+    _attend(Q, K, V, _split(concat, h), causal)
+    return projections.mix(concat)
 
 
 class KVCache:

@@ -12,6 +12,18 @@ import numpy as np
 from mha_lib import rules
 
 
+def _affine(X, W, b):
+    """X @ W (+ b)."""
+    if rules.library_of(X) == "torch":
+        from torch.nn.functional import linear
+
+        return linear(X, W.T, b)                        # adds b within the product
+    product = X @ W
+    if b is not None:
+        product += b
+    return product
+
+
 @dataclass(frozen=True, eq=False)
 class Projections:
     """W_QKV (d, 3d) and W_O (d, d), with biases b_QKV (3d,) and b_O (d,) or None; NumPy arrays or torch tensors."""
@@ -77,16 +89,13 @@ class Projections:
         """X (..., n, d) -> Q, K, V (..., n, d) each: X @ W_QKV (+ b_QKV), one product cut in three."""
         rules.same_kind(X=X, W_QKV=self.W_QKV)
         rules.has_axes("n, d", X=X)
-        rules.last_axis(X, self.d, f"W_QKV {tuple(self.W_QKV.shape)}")
-        QKV = X @ self.W_QKV                            # (..., n, 3d)
-        if self.b_QKV is not None:
-            QKV = QKV + self.b_QKV
-        return tuple(QKV[..., i * self.d:(i + 1) * self.d] for i in range(3))
+        rules.meets(X, self.W_QKV)
+        d, QKV = self.d, _affine(X, self.W_QKV, self.b_QKV)                     # (..., n, 3d)
+        return QKV[..., :d], QKV[..., d:2 * d], QKV[..., 2 * d:]
 
     def mix(self, concat):
         """concat (..., n, d) -> output (..., n, d): concat @ W_O (+ b_O)."""
-        output = concat @ self.W_O
-        return output if self.b_O is None else output + self.b_O
+        return _affine(concat, self.W_O, self.b_O)
 
     def to_torch(self, device=None, dtype=None):
         """The same numbers as torch tensors, the same memory where possible; dtype is kept unless given.

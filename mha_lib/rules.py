@@ -66,10 +66,12 @@ def heads_divide(d, h):
         raise ValueError(f"d={d} does not divide into h={h} heads: d must be h * d_k with a whole d_k")
 
 
-def last_axis(X, d, why):
-    """The last axis of X has length d."""
+def meets(X, W_QKV):
+    """X (..., n, d) can be multiplied with W_QKV (d, 3d)."""
+    d = W_QKV.shape[0]
     if X.shape[-1] != d:
-        raise ValueError(f"the last axis of X is {X.shape[-1]}, but {why} needs d={d}: got X of shape {tuple(X.shape)}")
+        raise ValueError(f"the last axis of X is {X.shape[-1]}, but W_QKV {tuple(W_QKV.shape)} needs d={d}: "
+                         f"got X of shape {tuple(X.shape)}")
 
 
 def queries_meet_keys(library, Q, K, V=None):

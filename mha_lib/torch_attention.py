@@ -66,17 +66,23 @@ def split_heads(X, h):
     """(..., n, d) -> (..., h, n, d_k): head a gets the columns a * d_k to (a + 1) * d_k. A view, no numbers move."""
     rules.same_kind("torch", X=X)
     rules.has_axes("n, d", X=X)
-    *batch, n, d = X.shape
-    rules.heads_divide(d, h)
-    return X.reshape(*batch, n, h, d // h).transpose(-3, -2)
+    rules.heads_divide(X.shape[-1], h)
+    return _split(X, h)
+
+
+def _split(X, h):
+    return X.reshape(*X.shape[:-1], h, -1).transpose(-3, -2)
 
 
 def merge_heads(heads):
     """(..., h, n, d_k) -> (..., n, d), the reverse of split_heads: heads side by side."""
     rules.same_kind("torch", heads=heads)
     rules.has_axes("h, n, d_k", heads=heads)
-    *batch, h, n, d_k = heads.shape
-    return heads.transpose(-3, -2).reshape(*batch, n, h * d_k)
+    return _merge(heads)
+
+
+def _merge(heads):
+    return heads.transpose(-3, -2).reshape(*heads.shape[:-3], heads.shape[-2], -1)
 
 
 def attention(Q, K, V, mask=None, scale=None):
@@ -115,17 +121,20 @@ def fast_attention(Q, K, V, causal=False):
     (float64 on CUDA, d_v different from d_k) it falls back to its own explicit one, with the matrix.
     """
     rules.queries_meet_keys("torch", Q, K, V)
-    n, m = Q.shape[-2], K.shape[-2]
     if causal:
-        rules.causal_lengths(n, m)
+        rules.causal_lengths(Q.shape[-2], K.shape[-2])
     batch = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2])       # torch's own loads sympy: 1 s, 40 MB
     flat = (-1, *batch[-1:]) if batch else (1, 1)       # the CPU kernel takes (batch, h, n, d_k) and nothing else
     Q, K, V = (x.expand(*batch, *x.shape[-2:]).reshape(*flat, *x.shape[-2:]) for x in (Q, K, V))
+    return _attend(Q, K, V, causal).reshape(*batch, Q.shape[-2], V.shape[-1])
+
+
+def _attend(Q, K, V, causal):
+    """(batch, h, n, d_k), (batch, h, m, d_k), (batch, h, m, d_v) -> (batch, h, n, d_v)."""
+    n, m = Q.shape[-2], K.shape[-2]
     if n == m or n == 1 or not causal:                  # a single last query sees every key
-        output = F.scaled_dot_product_attention(Q, K, V, is_causal=causal and n == m)
-    else:
-        output = _last_queries(Q, K, V)
-    return output.reshape(*batch, n, V.shape[-1])
+        return F.scaled_dot_product_attention(Q, K, V, is_causal=causal and n == m)
+    return _last_queries(Q, K, V)
 
 
 def _last_queries(Q, K, V):
@@ -147,11 +156,14 @@ def fast_multi_head_attention(X, projections, h, causal=False, cache=None):
     one token; they are appended, and causal must be True. No padding masks here.
     """
     rules.same_kind("torch", X=X)
-    Q, K, V = (split_heads(part, h) for part in projections.project(X))     # (..., h, n, d_k) each
+    Q, K, V = projections.project(X)                    # (..., n, d) each
+    rules.heads_divide(projections.d, h)
+    Q, K, V = _split(Q, h), _split(K, h), _split(V, h)  # (..., h, n, d_k) each
     if cache is not None:
         rules.cache_is_causal(causal)
         K, V = cache.append(K, V)                       # (batch, h, m, d_k)
-    return projections.mix(merge_heads(fast_attention(Q, K, V, causal)))
+    heads = _attend(Q, K, V, causal) if X.ndim == 3 else fast_attention(Q, K, V, causal)
+    return projections.mix(_merge(heads))
 
 
 class KVCache:

@@ -388,6 +388,17 @@ def test_the_fast_sublayer_equals_the_explicit_one(backend, causal):
 
 
 @pytest.mark.parametrize("causal", [False, True])
+def test_many_scores_are_worked_through_head_by_head(causal):
+    Q, K, V = qkv()
+    expected = oracles.batched_attention(Q, K, V, CAUSAL if causal else None)[0]
+    for limit in (0, n * m, h * n * m, B * h * n * m):          # one head at a time, ..., everything at once
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(numpy_attention, "IN_CACHE", limit)
+            agree(numpy_attention.fast_attention(Q, K, V, causal), expected)
+            agree(numpy_attention.fast_attention(Q[0, 0], K[0, 0], V[0, 0], causal), expected[0, 0])
+
+
+@pytest.mark.parametrize("causal", [False, True])
 def test_memory_of_the_fast_path_grows_with_n_and_not_with_n_squared(causal):
     peaks = []
     for length in (1024, 4096):

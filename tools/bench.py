@@ -192,11 +192,10 @@ def module_torch(X, p, h, causal):
 
 # -- contestants with a cache, always causal: `size` tokens at a time
 
-def pieces(X, p, h, size):
+def pieces(X, p, h, size, library=numpy_attention, **device):
     def work():
-        cache = numpy_attention.KVCache(B, h, n, d // h, X.dtype)
-        return [numpy_attention.fast_multi_head_attention(X[:, i:i + size], p, h, True, cache)
-                for i in range(0, n, size)]
+        cache = library.KVCache(B, h, n, d // h, X.dtype, **device)
+        return [library.fast_multi_head_attention(X[:, i:i + size], p, h, True, cache) for i in range(0, n, size)]
 
     B, n, d = X.shape
     return work
@@ -205,13 +204,7 @@ def pieces(X, p, h, size):
 def pieces_torch(X, p, h, size):
     from mha_lib import torch_attention
 
-    def work():
-        cache = torch_attention.KVCache(B, h, n, d // h, X.dtype, X.device)
-        return [torch_attention.fast_multi_head_attention(X[:, i:i + size], p, h, True, cache)
-                for i in range(0, n, size)]
-
-    B, n, d = X.shape
-    return work
+    return pieces(X, p, h, size, torch_attention, device=X.device)
 
 
 def own_cache_torch(X, p, h, size):
