@@ -25,6 +25,8 @@ FLOPS = {
                          lambda n, d, h: 8 * n * d * (d // h) + 4 * n * n * d],
     "per-token": [lambda n, d, h: 8 * d * d + 4 * n * d, lambda n, d, h: 8 * d * d],
     "parameters": [lambda n, d, h: 4 * d * d],
+    "biases-counted": [lambda n, d, h: 8 * n * d * d + 4 * n * n * d + 4 * n * d,
+                       lambda n, d, h: 8 * n * d * d + 4 * n * n * d + 4 * d],
 }
 
 
@@ -72,7 +74,11 @@ CACHE = {
     "kv-heads-ignored": [_with(cache, kv_heads="h")],
     "full-width": [_with(cache, h=1), _with(cache, h=1, kv_heads="h")],
     "width-of-a-group": [_with(cache, h="kv_heads", kv_heads="h")],
+    "one-side-shared": [lambda n, d, h, layers, itemsize, kv_heads: layers * n * (d // h) * itemsize * (h + kv_heads)],
     "one-head-counted": [_with(cache, kv_heads=1)],
+    "plus-for-times": [lambda n, d, h, layers, *rest: cache(n, d, h, 1, *rest) + layers,
+                       lambda n, d, h, layers, itemsize, kv_heads: cache(n, d, h, layers, 1, kv_heads) + itemsize,
+                       lambda n, d, h, layers, itemsize, kv_heads: cache(n, d, h, layers, itemsize, 1) + kv_heads],
     "numbers-not-bytes": [_with(cache, itemsize=1)],
     "queries-counted": [_with(cache, sides=3), lambda n, d, h, layers, itemsize, kv_heads:
                         layers * n * (d // h) * itemsize * (2 * kv_heads + h)],
@@ -106,6 +112,8 @@ LONGEST = {
                           lambda memory, parameters, d, h, layers, itemsize, *rest:
                           longest(memory - parameters * itemsize, 0, d, h, layers, 1, *rest)],
     "rounded-up": [_rounded(math.ceil), _rounded(round)],
+    "gibibytes": [lambda memory, *rest: longest(memory * 2**30 // 10**9, *rest),
+                  lambda memory, *rest: longest(memory * 10**9 // 2**30, *rest)],
 }
 
 
@@ -168,6 +176,9 @@ def _overwritten(places):
 APPEND = {
     "new-words-first": [_both(lambda past, new: np.concatenate([new, past], axis=2))],
     "only-the-new": [_both(lambda past, new: new)],
+    "keys-with-values": [lambda keys, values, K, V: (np.concatenate([keys, values], axis=2),
+                                                     np.concatenate([K, V], axis=2))],
+    "summed": [_both(lambda past, new: past + new)],
     "nothing-appended": [_both(lambda past, new: past)],
     "one-grows": [lambda keys, values, K, V: (np.concatenate([keys, K], axis=2), values),
                   lambda keys, values, K, V: (np.concatenate([keys, K], axis=2), V)],
