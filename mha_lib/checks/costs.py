@@ -25,6 +25,7 @@ FLOPS = {
                          lambda n, d, h: 8 * n * d * (d // h) + 4 * n * n * d],
     "per-token": [lambda n, d, h: 8 * d * d + 4 * n * d, lambda n, d, h: 8 * d * d],
     "parameters": [lambda n, d, h: 4 * d * d],
+    "one-addition-fewer": [lambda n, d, h: 4 * n * d * (2 * d - 1) + n * n * (2 * d - h) + n * d * (2 * n - 1)],
     "biases-counted": [lambda n, d, h: 8 * n * d * d + 4 * n * n * d + 4 * n * d,
                        lambda n, d, h: 8 * n * d * d + 4 * n * n * d + 4 * d],
 }
