@@ -728,6 +728,8 @@ WRONG = {
                              lambda n, d, h: (8 * n * d * d + 4 * n * n * d) // h],
         "per-token": [lambda n, d, h: 8 * d * d + 4 * n * d, lambda n, d, h: 2 * 4 * d ** 2],
         "parameters": [lambda n, d, h: 4 * d ** 2],
+        "one-addition-fewer": [lambda n, d, h: 4 * n * d * (d + d - 1) + h * n * n * (2 * (d // h) - 1)
+                               + h * n * (d // h) * (2 * n - 1)],
         "biases-counted": [lambda n, d, h: 2 * n * d * (4 * d + 2 * n) + n * (3 * d + d),
                            lambda n, d, h: 2 * n * d * (4 * d + 2 * n) + 4 * d],
         "softmax-added": [lambda n, d, h: 8 * n * d * d + 4 * n * n * d + 5 * h * n * n],
