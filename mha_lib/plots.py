@@ -13,13 +13,14 @@ import textwrap
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
 WEIGHTS = "Blues"                                       # 0..1, white to dark: survives grey print and colour blindness
 SIGNED = "PuOr"                                         # negative to positive through white
-INK, ACCENT, MUTED = "#1b1b1b", "#b35806", "#8a8a8a"
-LINES = (("#0072b2", "o", "-"), ("#d55e00", "s", "--"), ("#009e73", "^", "-."), ("#7a4ea0", "D", ":"))
+INK, MUTED, ZERO = "#1b1b1b", "#8a8a8a", "#6b6b6b"      # text and edges, a line behind others, the number 0
+LINES = (("#0072b2", "o", "-"), ("#d55e00", "s", "--"), ("#009e73", "^", "-."), (INK, "D", ":"))
 DPI = 100
 
 
@@ -105,8 +106,11 @@ def plot_weights(weights, queries, keys, titles=None):
         ax.set_title(title, fontsize=11)
         ax.set_xlabel("key j")
     axes[0].set_ylabel("query i")
-    return Picture(figure, " ".join(_weights_in_words(panel, queries, keys, title)
-                                    for panel, title in zip(panels, titles, strict=True)))
+    if h == 1:
+        lead = f"{titles[0] or 'Attention weights'}, {n} row{'s' * (n > 1)} by {m} columns. "
+        return Picture(figure, lead + _weights_in_words(panels[0], queries, keys))
+    parts = [f"{title}: {_weights_in_words(panel, queries, keys)}" for panel, title in zip(panels, titles, strict=True)]
+    return Picture(figure, f"{h} maps of attention weights, {n} rows by {m} columns each. " + " ".join(parts))
 
 
 def plot_matrix(matrix, rows, columns, title=""):
@@ -117,14 +121,14 @@ def plot_matrix(matrix, rows, columns, title=""):
     top = np.abs(matrix).max() or 1
     figure = Figure((d * 0.52 + 1.8, n * 0.45 + 1.1), layout="constrained")
     ax = figure.subplots()
-    _heat_map(ax, matrix, SIGNED, -top, top, ".3g" if np.allclose(matrix, matrix.round(2)) else ".2f")
+    number = ".3g" if np.allclose(matrix, matrix.round(2)) else ".2f"
+    _heat_map(ax, matrix, SIGNED, -top, top, number)
     _name_axes(ax, rows, columns)
     ax.set_title(title, fontsize=11)
-    parts = []
-    for name, row in zip(rows, matrix, strict=True):
-        cells = [f"{column} {value:.3g}" for column, value in zip(columns, row, strict=True) if abs(value) > 5e-3]
-        parts.append(f"{name}: {', '.join(cells) or 'all zero'}.")
-    return Picture(figure, f"{title or 'Matrix'}, {n} rows by {d} columns, zeros left out. " + " ".join(parts))
+    held = [", ".join(f"{column} {value:{number}}" for column, value in zip(columns, row, strict=True)
+                      if abs(value) > 5e-3) or "only zeros" for row in matrix]
+    lead = f"{title or 'Matrix'}, {n} rows by {d} columns, zeros left out. "
+    return Picture(figure, f"{lead}{_row_by_row(rows, held, 'has', 'have')}.")
 
 
 def plot_matrices(matrices, rows, columns, signs=""):
@@ -143,14 +147,14 @@ def plot_matrices(matrices, rows, columns, signs=""):
     parts = []
     for (title, matrix), ax in zip(arrays.items(), axes, strict=True):
         top = max(np.abs(part).max() for part in (arrays.values() if signs else [matrix])) or 1
-        whole = np.allclose(matrix, matrix.round())
         digits = 2 if signs else 1                      # a sum is there to be checked
-        _heat_map(ax, matrix.round(digits), SIGNED, -top, top, ".3g" if whole else f".{digits}f")   # no "-0.0"
+        number = ".3g" if np.allclose(matrix, matrix.round()) else f".{digits}f"
+        _heat_map(ax, matrix.round(digits), SIGNED, -top, top, number)      # rounded first: no "-0.0"
         _name_axes(ax, rows if ax is axes[0] else None, columns)
         ax.set_title(title, fontsize=11)
-        held = [_row_in_words(name, row, columns) for name, row in zip(rows, matrix, strict=True)
-                if np.abs(row).max() > 5e-3]
-        parts.append(f"{title}: {'; '.join(held) or 'all zero'}.")
+        held = {name: _row_in_words(row, columns, digits, number) for name, row in zip(rows, matrix, strict=True)
+                if np.abs(row).max() > 5e-3}
+        parts.append(f"{title}: {_row_by_row(held, held.values(), 'has', 'have') or 'all zero'}.")
     for ax, sign in zip(axes[1:], signs, strict=False):
         ax.text(-0.03, 0.5, sign, transform=ax.transAxes, ha="right", va="center", fontsize=14, color=INK)
     between = f" Between them: {' '.join(signs)}." if signs else ""
@@ -251,15 +255,14 @@ def plot_reach(reach, outputs, tokens, titles=("",)):
     parts = []
     for panel, ax, title in zip(panels, axes, titles, strict=True):
         _heat_map(ax, 0.75 * panel, WEIGHTS, 0, 1, None)
-        ax.grid(which="minor", color=MUTED, linewidth=0.8)
+        ax.grid(which="minor", color=INK, linewidth=0.8)
         _name_axes(ax, outputs if ax is axes[0] else None, tokens)
         ax.set_title(title, fontsize=11)
         ax.set_xlabel("token j moves")
-        rows = [f"{output} <- {', '.join(str(tokens[j]) for j in np.flatnonzero(row)) or 'none'}"
-                for output, row in zip(outputs, panel, strict=True)]
-        parts.append(f"{title}: {'; '.join(rows)}." if title else f"{'; '.join(rows)}.")
+        rows = _row_by_row(outputs, [_reach_in_words(row, tokens) for row in panel], "by", "by")
+        parts.append(f"{title}: {rows}." if title else f"{rows}.")
     axes[0].set_ylabel("output i moves")
-    return Picture(figure, "Each output <- the tokens that move it. " + " ".join(parts))
+    return Picture(figure, "Which output is moved by which tokens. " + " ".join(parts))
 
 
 def plot_positions(runs):
@@ -345,8 +348,9 @@ def _lines(ax, x, measured, predicted, xlabel, ylabel, log):
         if name in measured:
             ax.plot(x, measured[name], marker, color=colour, label=f"{name}, measured" if predicted else name,
                     linestyle="none" if predicted else dash, markersize=6)
-            points = zip(x, measured[name], strict=True)
-            parts.append(f"{name}: " + ", ".join(f"{_short(v)} at {_short(u)}" for u, v in points))
+            parts.append(f"{name}: {_points_in_words(x, measured[name])}")
+            if name in predicted:
+                parts.append(f"predicted: {_points_in_words(x, predicted[name])}")
     for axis in log:
         getattr(ax, f"set_{axis}scale")("log", base=2 if axis == "x" else 10)
     if "y" in log:
@@ -357,6 +361,10 @@ def _lines(ax, x, measured, predicted, xlabel, ylabel, log):
     ax.set(xlabel=xlabel, ylabel=ylabel)
     ax.grid(alpha=0.3)
     return f"{ylabel} against {xlabel}. " + "; ".join(parts) + "."
+
+
+def _points_in_words(x, values):
+    return ", ".join(f"{_short(value)} at {_short(u)}" for u, value in zip(x, values, strict=True))
 
 
 def _styles(names):
@@ -373,7 +381,7 @@ def _quarter(part):
 
 
 def _heat_map(ax, matrix, colours, low, high, number):
-    """Draw one matrix; numbers in black or white, whichever reads better on the cell."""
+    """Draw one matrix; each number in a colour that can be read on its cell."""
     image = ax.imshow(matrix, cmap=colours, vmin=low, vmax=high)
     ax.set_xticks(np.arange(1, matrix.shape[1]) - 0.5, minor=True)
     ax.set_yticks(np.arange(1, matrix.shape[0]) - 0.5, minor=True)
@@ -382,10 +390,21 @@ def _heat_map(ax, matrix, colours, low, high, number):
         return
     ax.grid(which="minor", color="white", linewidth=1.5)
     for (i, j), value in np.ndenumerate(matrix):
-        red, green, blue, _ = image.cmap(image.norm(value))
-        dark = 0.2126 * red ** 2.2 + 0.7152 * green ** 2.2 + 0.0722 * blue ** 2.2 < 0.18
         ax.text(j, i, f"{value + 0.0:{number}}", ha="center", va="center", fontsize=9,
-                color="white" if dark else MUTED if value == 0 else INK)
+                color=_readable_on(image.cmap(image.norm(value)), ZERO if value == 0 else INK))
+
+
+def _readable_on(cell, first):
+    """The first of three colours that has the contrast 4.5 that WCAG asks of text; white or black always has it."""
+    def luminance(colour):
+        light = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in to_rgb(colour)]
+        return np.dot(light, [0.2126, 0.7152, 0.0722])
+
+    def contrast(colour):
+        dark, light = sorted([luminance(colour), luminance(cell)])
+        return (light + 0.05) / (dark + 0.05)
+
+    return next(colour for colour in (first, "white", "black") if contrast(colour) >= 4.5)
 
 
 def _name_axes(ax, rows, columns):
@@ -399,22 +418,49 @@ def _name_axes(ax, rows, columns):
         ax.set_yticks(range(len(rows)), rows, fontsize=10)
 
 
-def _weights_in_words(weights, queries, keys, title):
+def _row_by_row(names, texts, one, many):
+    """Rows in words, like ones together: "a reads x; b and c read all alike", with one="reads" and many="read"."""
+    groups = {}
+    for name, text in zip(names, texts, strict=True):
+        groups.setdefault(text, []).append(name)
+    return "; ".join(f"{_and(group)} {one if len(group) == 1 else many} {text}" for text, group in groups.items())
+
+
+def _and(names):
+    *others, last = map(str, names)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _weights_in_words(weights, queries, keys):
     """Which key each query reads most, or that it reads all alike; no words hang on the last bits."""
-    parts = []
-    for query, row in zip(queries, weights, strict=True):
+    texts = []
+    for row in weights:
         most = [key for key, weight in zip(keys, row, strict=True) if weight > max(row) - 5e-3]     # ties by name
-        what = "all alike" if len(most) == len(keys) else f"{' and '.join(map(str, most))} most"
-        parts.append(f"{query} reads {what} ({max(row):.2f})")
-    return (f"{title}: " if title else "Attention weights: ") + ", ".join(parts) + "."
+        what = "all alike" if len(most) == len(keys) else f"{_and(most)} most"
+        texts.append(f"{what} ({max(row):.2f})")
+    if len(weights) == 1:                               # a single row has room for all
+        texts = [", ".join(f"{key} {weight:.2f}" for key, weight in zip(keys, weights[0], strict=True))]
+    sums = np.sum(weights, axis=1)
+    wrong = "" if np.allclose(sums, 1, atol=5e-3) else f"; the rows add up to {min(sums):.2f} to {max(sums):.2f}"
+    return f"{_row_by_row(queries, texts, 'reads', 'read')}{wrong}."
 
 
-def _row_in_words(name, row, columns):
-    """The entries of a row that are not zero, or their range where there are many."""
+def _row_in_words(row, columns, digits, number):
+    """The entries of a row that are not zero, as the picture shows them, or their range where there are many."""
     held = [(column, value) for column, value in zip(columns, row, strict=True) if abs(value) > 5e-3]
     if len(held) > 4:
-        return f"{name} has {len(held)} entries from {min(row):.1f} to {max(row):.1f}"
-    return f"{name} has " + ", ".join(f"{value:.3g} in column {column}" for column, value in held)
+        low, high = f"{min(row):.1f}", f"{max(row):.1f}"
+        return f"{len(held)} entries " + (f"of {low}" if low == high else f"from {low} to {high}")
+    return ", ".join(f"{value.round(digits) + 0.0:{number}} in column {column}" for column, value in held)
+
+
+def _reach_in_words(row, tokens):
+    moved = np.flatnonzero(row)
+    if len(moved) == len(tokens):
+        return "all"
+    if len(moved) > 2 and np.ptp(moved) == len(moved) - 1:
+        return f"{tokens[moved[0]]} to {tokens[moved[-1]]}"
+    return _and([tokens[j] for j in moved]) if len(moved) else "none"
 
 
 def _labels_fit(shape, rows, columns):

@@ -76,6 +76,8 @@ FAULTS = {
         "seed": lambda cells: cells[NUMBERS].update(source=CELLS[NUMBERS].replace("rng(0)", "rng(1)")),
         "outputs lost": lambda cells: cells[NUMBERS].update(outputs=[]),
         "never run": lambda cells: strip(cells, NUMBERS),
+        "warning": lambda cells: cells[NUMBERS].update(
+            source=f"import warnings\nwarnings.warn('new')\n{CELLS[NUMBERS]}"),
     },
     MAP: {
         "other plot": redraw(MAP, weights_png(WEIGHTS.T)),

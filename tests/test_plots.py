@@ -62,26 +62,47 @@ def test_the_same_figure_twice_is_the_same_bytes():
 
 def test_words_of_weights_follow_the_weights():
     words = plots.plot_weights(WEIGHTS, WORDS, WORDS).words
-    assert words == "Attention weights: a reads a most (0.90), b< reads all alike (0.33), c reads c most (0.60)."
+    assert words == ("Attention weights, 3 rows by 3 columns. "
+                     "a reads a most (0.90); b< reads all alike (0.33); c reads c most (0.60).")
     moved = WEIGHTS.copy()
     moved[0] = moved[0][::-1]
     assert "a reads c most (0.90)" in plots.plot_weights(moved, WORDS, WORDS).words
     both = plots.plot_weights(np.stack([WEIGHTS, moved]), WORDS, WORDS, titles=["one", "two"]).words
-    assert both.startswith("one: a reads a most (0.90)") and "two: a reads c most (0.90)" in both
+    assert both.startswith("2 maps of attention weights, 3 rows by 3 columns each. one: a reads a most (0.90)")
+    assert "two: a reads c most (0.90)" in both
+
+
+def test_words_of_weights_put_like_rows_together_and_give_a_single_row_whole():
+    words = plots.plot_weights(WEIGHTS[[0, 1, 1]], WORDS, WORDS).words
+    assert words.endswith("columns. a reads a most (0.90); b< and c read all alike (0.33).")
+    single = plots.plot_weights(WEIGHTS[:1], "q", WORDS).words
+    assert single.endswith("1 row by 3 columns. q reads a 0.90, b< 0.10, c 0.00.")
+
+
+def test_words_of_weights_say_when_rows_do_not_add_up():
+    assert "add up" not in plots.plot_weights(WEIGHTS, WORDS, WORDS).words
+    assert plots.plot_weights(WEIGHTS.T, WORDS, WORDS).words.endswith("the rows add up to 0.63 to 1.43.")
 
 
 def test_words_of_a_matrix_name_what_is_not_zero():
     words = plots.plot_matrix([[1.0, -2.0], [0.0, 0.5], [0, 0]], WORDS, ["x", "y"], "M").words
-    assert words.startswith("M, 3 rows by 2 columns") and words.endswith("a: x 1, y -2. b<: y 0.5. c: all zero.")
+    assert words.startswith("M, 3 rows by 2 columns")
+    assert words.endswith("a has x 1, y -2; b< has y 0.5; c has only zeros.")
+    alike = plots.plot_matrix([[1 / 3, 0], [1 / 3, 0], [0, 2]], WORDS, ["x", "y"]).words
+    assert alike.endswith("a and b< have x 0.33; c has y 2.00.")      # the numbers that the picture shows
 
 
 def test_words_of_several_matrices_name_each_row_that_holds_something():
     words = drawings()["matrices"].words
-    assert words.endswith("Q: a has 1 in column x; c has -2 in column x, 0.5 in column y. K: all zero.")
+    assert words.endswith("Q: a has 1.0 in column x; c has -2.0 in column x, 0.5 in column y. K: all zero.")
+    tiny = plots.plot_matrices({"Q": [[-0.04, 8]]}, ["a"], "xy").words
+    assert tiny.endswith("Q: a has 0.0 in column x, 8.0 in column y.")       # as in the picture, and no -0.0
     summed = plots.plot_matrices({name: [[1]] for name in ("a", "b", "c")}, ["r"], ["x"], signs="+=").words
     assert "Between them: + =." in summed
     full = plots.plot_matrices({"Q": [[1, -2, 3, 4, 5]]}, ["a"], "vwxyz").words
     assert full.endswith("Q: a has 5 entries from -2.0 to 5.0.")
+    ones = plots.plot_matrices({"Q": np.ones((2, 5))}, "ab", "vwxyz").words
+    assert ones.endswith("Q: a and b have 5 entries of 1.0.")
 
 
 def test_signs_stand_in_the_gaps_and_the_matrices_share_their_colours():
@@ -107,8 +128,10 @@ def test_words_of_losses_say_where_the_runs_end():
 def test_words_of_reach_name_what_each_output_moves_with():
     moves = [[True, False], [True, True], [False, False]]
     words = plots.plot_reach([moves, np.ones((3, 2), bool)], ["a", "b", "c"], ["x", "y"], ["one", "two"]).words
-    assert words == ("Each output <- the tokens that move it. one: a <- x; b <- x, y; c <- none. "
-                     "two: a <- x, y; b <- x, y; c <- x, y.")
+    assert words == ("Which output is moved by which tokens. one: a by x; b by all; c by none. "
+                     "two: a, b and c by all.")
+    band = np.triu(np.ones((4, 4), bool)) & np.tri(4, k=2, dtype=bool)
+    assert "0 by w to y; 1 by x to z; 2 by y and z; 3 by z." in plots.plot_reach(band, range(4), "wxyz").words
 
 
 def test_words_of_positions_compare_the_second_model_with_the_first():
@@ -130,6 +153,8 @@ def test_words_of_shapes_and_lines_carry_the_numbers():
     assert "X (5, 12) @ W_Q (12, 12) = Q (5, 12)" in drawings()["shapes"].words
     words = plots.plot_lines([1, 2000], {"t": [0.5, 1234.5]}, xlabel="n", ylabel="s").words
     assert words == "s against n. t: 0.5 at 1, 1,234 at 2,000."
+    words = plots.plot_lines([1, 2], {"t": [3, 4]}, {"t": [5, 6], "u": [7, 8]}, xlabel="n", ylabel="s").words
+    assert words == "s against n. t: 3 at 1, 4 at 2; predicted: 5 at 1, 6 at 2."
     assert drawings()["panels"].words == ("seconds against n. slow: 2 at 1, 4 at 2; fast: 1 at 1, 1 at 2. "
                                           "bytes against n. slow: 8 at 1, 9 at 2.")
 
