@@ -7,6 +7,7 @@ sentence beneath; the description is the image's alternative text, and a folded 
 import base64
 import html
 import io
+import itertools
 import math
 import re
 import textwrap
@@ -70,7 +71,8 @@ def _live(data, picture, controls):
 
     def draw(data):
         words = html.escape(data["text/plain"])
-        view.value = f'<img alt="{words}" src="data:image/png;base64,{data["image/png"]}"><p>{words}</p>'
+        source = "data:image/png;base64," + data["image/png"]
+        view.value = f'<img style="max-width:100%" alt="{words}" src="{source}"><p>{words}</p>'
 
     draw(data)
     for control in controls.values():
@@ -125,7 +127,8 @@ def plot_matrix(matrix, rows, columns, title=""):
     _heat_map(ax, matrix, SIGNED, -top, top, number)
     _name_axes(ax, rows, columns)
     ax.set_title(title, fontsize=11)
-    held = [", ".join(f"{column} {value:{number}}" for column, value in zip(columns, row, strict=True)
+    names = [_called("column", column) for column in columns]
+    held = [", ".join(f"{name} {value:{number}}" for name, value in zip(names, row, strict=True)
                       if abs(value) > 5e-3) or "only zeros" for row in matrix]
     lead = f"{title or 'Matrix'}, {n} rows by {d} columns, zeros left out. "
     return Picture(figure, f"{lead}{_row_by_row(rows, held, 'has', 'have')}.")
@@ -189,7 +192,9 @@ def plot_shapes(*shapes, unit=None):
         ax.text(x + space / 2, bottom + rows * unit + 0.06, name, ha="center", va="bottom", fontsize=11, color=INK)
         ax.text(x + space / 2, bottom - 0.06, f"({rows}, {columns})", ha="center", va="top", fontsize=10, color=INK)
         x += space
-    chain = " ".join(item if isinstance(item, str) else f"{item[0]} ({item[1][0]}, {item[1][1]})" for item in shapes)
+    texts = [item if isinstance(item, str) else f"{item[0]} ({item[1][0]}, {item[1][1]})" for item in shapes]
+    gaps = [" " if isinstance(a, str) or isinstance(b, str) else ", " for a, b in itertools.pairwise(shapes)]
+    chain = "".join(text + gap for text, gap in zip(texts, [*gaps, ""], strict=True))
     return Picture(figure, f"Shapes drawn to scale, rows down and columns across: {chain}.")
 
 
@@ -422,8 +427,13 @@ def _row_by_row(names, texts, one, many):
     """Rows in words, like ones together: "a reads x; b and c read all alike", with one="reads" and many="read"."""
     groups = {}
     for name, text in zip(names, texts, strict=True):
-        groups.setdefault(text, []).append(name)
+        groups.setdefault(text, []).append(_called("row", name))
     return "; ".join(f"{_and(group)} {one if len(group) == 1 else many} {text}" for text, group in groups.items())
+
+
+def _called(kind, name):
+    """A number alone would read as one more value: "row 3", "column 3"."""
+    return f"{kind} {name}" if str(name).isdigit() else str(name)
 
 
 def _and(names):

@@ -106,7 +106,8 @@ def preflight():
     for name, found, fine, remedy in lines:
         print(f"{name:<11}{found:<12}" + ("fine" if fine else f"-> {remedy}"))
     missing = [name for name, _, fine, _ in lines if not fine]
-    print("All set." if not missing else f"Not yet: {', '.join(missing)}. The NumPy cells need only Python and numpy.")
+    rest = " The NumPy cells run without it." if missing in (["torch"], ["device"]) else ""
+    print("All set." if not missing else f"Not yet: {', '.join(missing)}.{rest}")
 
 
 def memory_limit():

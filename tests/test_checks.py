@@ -477,6 +477,12 @@ def test_names_and_unknown_names(capsys):
     assert check("softmax", soft, library="jax").mistake == "unknown-library"
 
 
+def test_without_torch_it_says_so(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert check("softmax", soft, library="torch").mistake == "no-torch"
+    assert "torch is not installed" in capsys.readouterr().out
+
+
 def test_a_verdict_is_printed_once_and_displays_nothing(capsys):
     verdict = check("softmax", soft)
     assert capsys.readouterr().out == verdict.message + "\n"

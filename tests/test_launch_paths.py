@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tools import check, links
+from tools import links
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -144,16 +144,6 @@ def test_what_is_no_repository_is_refused(course, repo):
 
 # -- Binder and continuous integration
 
-def test_binder_pins_are_the_tested_ones():
-    tested, binder = check.pins(read("requirements.txt")), check.pins(read("binder/requirements.txt"))
-    assert {"torch", "numpy", "matplotlib", "ipywidgets"} <= set(binder)
-    assert binder == {name: tested.get(name) for name in binder}
-
-
-def test_binder_installs_from_no_local_file():
-    assert not re.search(r"^(-r|-c|-e|\.|--requirement|--editable)", read("binder/requirements.txt"), re.M)
-
-
 @pytest.mark.parametrize("name", ["binder/postBuild", "binder/start", ".ci/run"])
 def test_script_is_executable_and_sound(name):
     script = ROOT / name
@@ -172,20 +162,6 @@ def test_binder_start_hands_over(tmp_path):
     command = [ROOT / "binder" / "start", *told]
     done = subprocess.run(command, cwd=ROOT, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True)
     assert done.stdout == f"a b: 1, {ROOT}/tools/jupyter\n"
-
-
-def test_binder_image_as_repo2docker_would_build_it(tmp_path):
-    if not shutil.which("jupyter-repo2docker"):
-        pytest.skip("jupyter-repo2docker is not installed")
-    shutil.copytree(ROOT / "binder", tmp_path / "binder")
-    command = ["jupyter-repo2docker", "--no-build", "--debug", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    dockerfile = done.stdout + done.stderr
-    python = read("binder/runtime.txt").strip().removeprefix("python-")
-    assert f"conda environment for python={python}\n" in dockerfile
-    assert 'pip install --no-cache-dir -r "binder/requirements.txt"' in dockerfile
-    assert "./binder/postBuild" in dockerfile
-    assert "binder/start" in dockerfile
 
 
 def test_continuous_integration_runs_the_readme_command():

@@ -131,7 +131,8 @@ def test_words_of_reach_name_what_each_output_moves_with():
     assert words == ("Which output is moved by which tokens. one: a by x; b by all; c by none. "
                      "two: a, b and c by all.")
     band = np.triu(np.ones((4, 4), bool)) & np.tri(4, k=2, dtype=bool)
-    assert "0 by w to y; 1 by x to z; 2 by y and z; 3 by z." in plots.plot_reach(band, range(4), "wxyz").words
+    words = plots.plot_reach(band, range(4), "wxyz").words
+    assert "row 0 by w to y; row 1 by x to z; row 2 by y and z; row 3 by z." in words
 
 
 def test_words_of_positions_compare_the_second_model_with_the_first():

@@ -55,6 +55,12 @@ def learners_copy(data):
     return json.dumps(book, indent=1, ensure_ascii=False).encode()
 
 
+def leave_out_predictions(folder):
+    """The same for notebooks that are the visitor's own copy where they lie, as on Binder."""
+    for path in sorted(folder.glob("*.ipynb")):
+        write(path, learners_copy(path.read_bytes()))
+
+
 def deliver(shipped, folder, state):
     """Bring one file up to date in the learner's folder -> a line to tell the learner, or None."""
     data = shipped.read_bytes()
@@ -100,6 +106,11 @@ def server_environment():
     return {**os.environ, "JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, paths))}
 
 
+def home_elsewhere(folder):
+    """Jupyter and matplotlib write at home. Where nothing can be written there: a home in the learner's folder."""
+    return {} if os.access(os.path.expanduser("~"), os.W_OK) else {"HOME": str(folder / ".home")}
+
+
 def main(options, folder=ROOT / "my_notebooks"):
     if hasattr(os, "geteuid") and os.geteuid() == 0 and not any("allow" in option for option in options):
         arguments = " ".join(["--allow-root", *options])
@@ -114,16 +125,18 @@ def main(options, folder=ROOT / "my_notebooks"):
             f"Your copies of the notebooks cannot be written to {folder}:\n{error}\n"
             "The course needs a folder of yours with some room: copy it there and run the same command again."
         )
+    if home := home_elsewhere(folder):
+        lines.append("Nothing can be written in your home folder, so Jupyter keeps its settings in " + home["HOME"])
     print(*lines, f"Your copies of the notebooks: {folder}", sep="\n", flush=True)
-    command = server_command(folder, options)
+    command, variables = server_command(folder, options), {**server_environment(), **home}
     if os.name == "nt":  # there, exec gives the console back while the server still runs
-        server = subprocess.Popen(command, env=server_environment())
+        server = subprocess.Popen(command, env=variables)
         while True:
             try:
                 sys.exit(server.wait())
             except KeyboardInterrupt:  # Ctrl-C is for the server, which asks back
                 pass
-    os.execve(command[0], command, server_environment())
+    os.execve(command[0], command, variables)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import ast
 import contextlib
 import difflib
 import importlib.resources
+import importlib.util
 import inspect
 import io
 import textwrap
@@ -74,7 +75,8 @@ def names():
 def check(name, answer, library="numpy"):
     """Try an answer, print what was found, -> Verdict. Nothing is raised but an interrupt by the user.
 
-    An unknown name or library gives status "mistake" with the id "unknown-exercise" or "unknown-library".
+    An unknown name or library gives status "mistake" with the id "unknown-exercise" or "unknown-library", and
+    library="torch" without torch "no-torch".
     """
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")                 # overflow and NaN are what the verdict is about
@@ -94,6 +96,8 @@ def _judge(name, answer, library):
         return Verdict("mistake", "unknown-exercise", textwrap.fill(text, WIDTH))
     if library not in ("numpy", "torch"):
         return Verdict("mistake", "unknown-library", f'{name}: library is "numpy" or "torch", not {library!r}.')
+    if library == "torch" and importlib.util.find_spec("torch") is None:
+        return Verdict("mistake", "no-torch", f"{name}: torch is not installed here; pip install torch brings it.")
     if answer is None or answer is ...:
         return _not_attempted(name)
     if name in PREDICTIONS:

@@ -1,6 +1,6 @@
 """The offline copy of the course, build/html, in a real browser without a network, and on paper.
 
-    .venv/bin/python tests/ways/site.py         (make test-site builds the copy first)
+    .venv/bin/python tests/ways/pages.py         (make test-site builds the copy first)
 
 Opens every page from a moved folder, light and dark, 1280, 640 and 400 pixels wide: pictures and their words, headings,
 links, contrast, folds, search, print; no request leaves the folder. broken_page.html has every fault once; the checks
@@ -39,7 +39,7 @@ def look(browser, path, scheme, shoot=True):
         [] if request.url.startswith(("file:", "data:")) else [f"asks another host: {request.url}"]))
     page.on("pageerror", lambda error: faults.append(f"script error: {error}"))
     page.goto(path.as_uri())
-    page.add_script_tag(path=HERE / "site.js")
+    page.add_script_tag(path=HERE / "pages.js")
     faults += page.evaluate("[...leaks(), ...pictures(), ...ghosts()]")
     if path.stem != "search":       # the theme's: it has no heading until it is asked
         faults += page.evaluate("outline()")
