@@ -16,8 +16,8 @@ help:  ## this list
 lab: environment  ## open the course in JupyterLab, on your own copy (ARGS="--no-browser --port 8890")
 	@$(VENV_PYTHON) tools/lab.py $(ARGS)
 
-test: environment  ## prove everything: ruff, the tests, every notebook against its stored outputs (ARGS=--loose)
-	@$(VENV_PYTHON) tools/check.py $(ARGS)
+test: environment  ## prove everything: ruff, the tests, every notebook against its stored outputs (NB=03: only that one; ARGS=--loose)
+	@$(VENV_PYTHON) tools/check.py $(NB) $(ARGS)
 
 ci: test test-binder test-colab test-site test-browser  ## what continuous integration runs
 

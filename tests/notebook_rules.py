@@ -7,7 +7,7 @@ from tools import links, notebooks
 
 SECTIONS = ("core", "torch", "further")
 # nbval-ignore-output: for the cell that reports on the reader's own machine, together with measured
-TAGS = {*SECTIONS, "frame", "setup", "measured", "poll", "checkpoint", "predict", "nbval-ignore-output"}
+TAGS = {*SECTIONS, "frame", "setup", "measured", "poll", "predict", "nbval-ignore-output"}
 CORE_CELLS, CORE_WORDS, CORE_MINUTES = 35, 900, 45
 CODE_MEDIAN, CODE_MOST = 4, 20
 LINE_WIDTH = 92

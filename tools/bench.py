@@ -79,13 +79,16 @@ they take turns in one process: below are the ratio of the fastest calls, and th
 NO_GPU = "No GPU was there. With one: `make bench DEVICE=cuda`, or without make `python tools/bench.py --device cuda`."
 MISSED = """Where a goal is missed:
 
-- At n=8 and n=64 a call takes tens of microseconds, and a good part of that is the checks behind readable errors, in
-  both libraries. Textbook NumPy checks nothing and is not as fast as torch's layer either: one call of NumPy costs
-  about a microsecond, and attention needs twenty.
+- At n=8 and n=64 a call takes 20 to 60 microseconds. One call of NumPy costs about one, and attention needs twenty;
+  torch by hand makes six. Of ours, the checks behind readable errors cost about two in NumPy and five in torch, and
+  torch cuts its views for any number of leading axes. All of this is lost in longer inputs.
+- The half-GEMM limit does no softmax, which reads and writes every score five times, and counts exactly half of the
+  scores; blocks of 128 rows compute a quarter more of them at n=512. The faster the products (AVX-512), the more of
+  the time this is.
 - NumPy and torch bring different matrix products along. Where NumPy runs kernels for older processors than torch does
   (the line on the machine says which), no NumPy code reaches torch's time.
-- torch by hand adds a bias within the product; `Projections`, the same for both libraries, adds it in a second pass.
-- A decoded token is four products of one row with a matrix, and the same twenty calls around them."""
+- A decoded token is four products of one row with a matrix, and the same twenty calls around them. How many times
+  faster than recomputing it is depends as much on how fast recomputing is: that uses the same fast path."""
 
 
 # -- contestants: each takes X (B, n, d), Projections with biases and h, and gives the work to be timed

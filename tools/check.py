@@ -1,6 +1,8 @@
 """Prove everything: ruff, the tests, every notebook against its stored outputs.
 
-    python tools/check.py [--loose]
+    python tools/check.py [--loose] [NN ...]
+
+With numbers: only these notebooks.
 
 Outputs and figures are compared strictly where the versions of requirements.txt run on Linux x86_64;
 elsewhere (or with --loose) every cell must still run, and what it prints may differ.
@@ -66,11 +68,19 @@ def plain_environment(folder):
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--loose", action="store_true", help="let the outputs of the notebooks differ")
-    reasons = ["asked for by --loose"] if parser.parse_args(arguments).loose else differences()
-    notebooks = sorted((ROOT / "notebooks").glob("*.ipynb"))
+    parser.add_argument("numbers", nargs="*", metavar="NN", help="only these notebooks")
+    options = parser.parse_args(arguments)
+    reasons = ["asked for by --loose"] if options.loose else differences()
+    notebooks = sorted(path for path in (ROOT / "notebooks").glob("*.ipynb")
+                       if not options.numbers or path.name[:2] in options.numbers)
+    if options.numbers and len(notebooks) < len(options.numbers):
+        sys.exit(f"No such notebook: there are {len(notebooks)} of {', '.join(options.numbers)}.")
+    tests = ["--cov=mha_lib", "tests"]
+    if options.numbers:
+        tests = ["tests/test_notebooks.py", "tests/test_static.py", "-k", " or ".join(path.stem for path in notebooks)]
     steps = {
         "ruff": [sys.executable, "-m", "ruff", "check", "."],
-        "tests": [sys.executable, "-m", "pytest", "-rfEs", "--cov=mha_lib", "tests"],
+        "tests": [sys.executable, "-m", "pytest", "-rfEs", *tests],
         f"{len(notebooks)} notebooks, {'loose' if reasons else 'strict'}": nbval_command(
             notebooks or ["notebooks"],  # without one, fail
             strict=not reasons,

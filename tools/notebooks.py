@@ -177,7 +177,7 @@ def run(path, remeasure):
     kept = [] if remeasure else keep_measured(book, stored)
     changed = save(path, normalise(book, path.stem))
     note = f"; measured outputs kept: {', '.join(kept)}" if kept else ""
-    print(f"{time.perf_counter() - start:5.1f} s, {'written' if changed else 'unchanged'}{note}", flush=True)
+    print(f"{time.perf_counter() - start:5.1f} s, {'written' if changed else 'outputs as stored'}{note}", flush=True)
 
 
 def save(path, book):
