@@ -578,6 +578,17 @@ def test_the_notebook_command_is_strict_or_loose_and_never_both():
     assert strict[-1] == loose[-1] == "a.ipynb"
 
 
+def test_check_of_one_notebook_leaves_the_others_alone(monkeypatch):
+    commands = []
+    monkeypatch.setattr(check.subprocess, "call", lambda command, **_: commands.append(" ".join(command)) or 0)
+    assert check.main(["--loose", "03", "05"]) == 0
+    assert len(commands) == 3 and "-k 03_scaling or 05_concat_and_output" in commands[1]
+    assert re.findall(r"notebooks/(\d\d)_", commands[2]) == ["03", "05"]
+    with pytest.raises(SystemExit, match="No such notebook"):
+        check.main(["03", "77"])
+    assert len(commands) == 3
+
+
 @pytest.mark.parametrize("failing", ["ruff", "tests", "notebooks", None])
 def test_check_runs_every_step_and_fails_if_one_does(monkeypatch, capsys, failing):
     ran = []
