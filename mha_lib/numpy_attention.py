@@ -116,7 +116,8 @@ def fast_attention(Q, K, V, causal=False):
     """The output of attention without the (n, m) matrix: blocks of query rows, O(n * BLOCK) memory -> (..., n, d_v).
 
     causal=True equals mask=causal_mask(n, m), and never touches the keys it hides. No other mask: use attention for
-    padding. The idea of working block by block: Rabe and Staats 2021; Dao et al. 2022 (FlashAttention).
+    padding. It divides last, so in float16 a sum over m values must stay below 65,504. The idea of working block by
+    block: Rabe and Staats 2021; Dao et al. 2022 (FlashAttention).
     """
     rules.queries_meet_keys("numpy", Q, K, V)
     if causal:
@@ -131,9 +132,11 @@ def fast_attention(Q, K, V, causal=False):
 def _attend(Q, K, V, output, causal):
     """Write softmax(Q K^T / sqrt(d_k)) V into output, a block of query rows at a time. Same leading axes everywhere."""
     n, m = Q.shape[-2], K.shape[-2]
-    if Q.ndim > 2 and min(n, BLOCK) * m * math.prod(Q.shape[:-2]) > IN_CACHE:
-        for part in zip(Q, K, V, output, strict=True):  # fewer heads at a time: their scores stay in the cache
-            _attend(*part, causal)
+    if Q.ndim > 2 and (total := min(n, BLOCK) * m * math.prod(Q.shape[:-2])) > IN_CACHE:
+        step = max(1, len(Q) * IN_CACHE // total)       # so many sequences or heads that their scores stay in the cache
+        for start in range(0, len(Q), step):
+            part = slice(start, start + step) if len(Q) > 1 else 0
+            _attend(Q[part], K[part], V[part], output[part], causal)
         return
     Q = Q * Q.shape[-1] ** -0.5                         # scaled first: n * d_k products instead of n * m
     ones = np.ones((m, 1), Q.dtype)

@@ -132,8 +132,10 @@ def fast_attention(Q, K, V, causal=False):
 def _attend(Q, K, V, causal):
     """(batch, h, n, d_k), (batch, h, m, d_k), (batch, h, m, d_v) -> (batch, h, n, d_v)."""
     n, m = Q.shape[-2], K.shape[-2]
-    if n == m or n == 1 or not causal:                  # a single last query sees every key
-        return F.scaled_dot_product_attention(Q, K, V, is_causal=causal and n == m)
+    if n == 1 or not causal:                            # a single last query sees every key
+        return F.scaled_dot_product_attention(Q, K, V)
+    if n == m:
+        return F.scaled_dot_product_attention(Q, K, V, is_causal=True)
     return _last_queries(Q, K, V)
 
 

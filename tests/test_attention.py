@@ -398,6 +398,16 @@ def test_many_scores_are_worked_through_head_by_head(causal):
             agree(numpy_attention.fast_attention(Q[0, 0], K[0, 0], V[0, 0], causal), expected[0, 0])
 
 
+def test_many_short_sequences_are_taken_in_large_parts(monkeypatch):
+    parts = []
+    attend = numpy_attention._attend
+    monkeypatch.setattr(numpy_attention, "_attend", lambda Q, *rest: parts.append(Q.shape) or attend(Q, *rest))
+    monkeypatch.setattr(numpy_attention, "IN_CACHE", 50)
+    Q = draw(30, 2, d_k)                                        # 4 scores each: 12 of them fit
+    agree(numpy_attention.fast_attention(Q, Q, Q), oracles.batched_attention(*[Q[:, None]] * 3)[0][:, 0])
+    assert parts == [(30, 2, d_k), (12, 2, d_k), (12, 2, d_k), (6, 2, d_k)]
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_memory_of_the_fast_path_grows_with_n_and_not_with_n_squared(causal):
     peaks = []

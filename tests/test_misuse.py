@@ -165,6 +165,13 @@ def test_a_home_that_can_be_written_stays(tmp_path, monkeypatch):
     assert lab.home_elsewhere(tmp_path / "mine") == {}
 
 
+def test_a_home_that_is_no_folder_is_left(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path / "file"))
+    assert lab.home_elsewhere(tmp_path / "mine") == {"HOME": str(tmp_path / "mine" / ".home")}
+
+
 def test_without_a_place_for_caches_figures_are_drawn_and_matplotlib_says_what_to_set(tmp_path):
     draw = "from mha_lib import plots; print(plots.plot_shapes(('X', (5, 12))).words)"
     variables = {"HOME": str(tmp_path), "MPLCONFIGDIR": "", "XDG_CACHE_HOME": "", "XDG_CONFIG_HOME": ""}

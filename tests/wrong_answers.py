@@ -782,7 +782,8 @@ WRONG = {
                       lambda n, d, h, layers, itemsize, kv_heads: layers * h * n * n * itemsize],
         "other-unit": [lambda *sizes: 8 * cached(*sizes), lambda *sizes: cached(*sizes) / 1e9,
                        lambda *sizes: cached(*sizes) / 2 ** 20],
-        "size-ignored": [lambda *sizes: 960, lambda n, d, h, layers, itemsize, kv_heads: 4 * layers * n * d * kv_heads],
+        "size-ignored": [lambda n, d, h, layers, itemsize, kv_heads: cached(n, d, h, layers, 2, kv_heads),
+                         lambda *sizes: 960, lambda n, d, h, layers, itemsize, kv_heads: 4 * layers * n * d * kv_heads],
         "times-a-number": [lambda *sizes: 2 * cached(*sizes)],
     },
     "decode_step": {
@@ -836,6 +837,11 @@ WRONG = {
         "gibibytes": [lambda memory, *rest: words(memory / 1e9 * 1024 ** 3, *rest),
                       lambda memory, *rest: words(memory / 1024 ** 3 * 1e9, *rest)],
         "not-whole": [lambda *sizes: words(*sizes, whole=float), lambda *sizes: float(words(*sizes))],
-        "size-ignored": [lambda *sizes: 4812, lambda memory, *rest: words(10 ** 7, *rest)],
+        "size-ignored": [lambda *sizes: 4812, lambda memory, *rest: words(9 * 10 ** 6, *rest),
+                         # all heads and no batch: right wherever kv_heads times batch is h
+                         lambda memory, parameters, d, h, layers, itemsize, kv_heads, batch:
+                         words(memory, parameters, d, h, layers, itemsize, h, 1),
+                         lambda memory, parameters, d, h, layers, itemsize, kv_heads, batch:
+                         words(memory, parameters, d, h, layers, itemsize, 1, batch)],
     },
 }

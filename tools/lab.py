@@ -108,7 +108,9 @@ def server_environment():
 
 def home_elsewhere(folder):
     """Jupyter and matplotlib write at home. Where nothing can be written there: a home in the learner's folder."""
-    return {} if os.access(os.path.expanduser("~"), os.W_OK) else {"HOME": str(folder / ".home")}
+    home = os.path.expanduser("~")
+    fine = os.path.isdir(home) and os.access(home, os.W_OK | os.X_OK)
+    return {} if fine else {"HOME": str(folder / ".home")}
 
 
 def main(options, folder=ROOT / "my_notebooks"):

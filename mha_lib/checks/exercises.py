@@ -429,7 +429,7 @@ EXERCISES = {
         _sizes, lambda n, d, h: float(ledger.costs(n, d, h).total.flops), {"flops": ""},     # a count may be a float
         cases=[dict(n=7, d=30, h=5), dict(n=50, d=20, h=5), dict(n=4096, d=512, h=8)],
         small=[dict(n=1, d=2, h=1), dict(n=3, d=2, h=2), dict(n=3, d=4, h=2)],
-        diagnoses={**ONE_NUMBER, **known.diagnoses(costs.FLOPS), "softmax-added": costs.softmax_added, **costs.BILL,
+        diagnoses={**ONE_NUMBER, **costs.bills(costs.FLOPS), "softmax-added": costs.softmax_added, **costs.BILL,
                    "other-factors": costs.other_factors},
         friendly={"h = 1": dict(n=7, d=30, h=1), "n = 2 d": dict(n=60, d=30, h=5), "n = 1": dict(n=1, d=30, h=5)}),
     # 08 the cache
@@ -442,14 +442,14 @@ EXERCISES = {
         friendly={"m = n": dict(B=2, h=3, m=5, n=5, d_k=7)}),
     "cache_bytes": Exercise(
         _sizes, costs.cache, {"bytes": ""},
-        cases=[dict(n=7, d=72, h=12, layers=5, itemsize=4, kv_heads=3),
+        cases=[dict(n=7, d=90, h=15, layers=11, itemsize=4, kv_heads=5),
                dict(n=4096, d=4096, h=32, layers=32, itemsize=2, kv_heads=32)],
         small=[dict(n=1, d=2, h=1, layers=1, itemsize=2, kv_heads=1),
                dict(n=3, d=8, h=4, layers=2, itemsize=2, kv_heads=2)],
-        diagnoses={**ONE_NUMBER, "not-whole": costs.not_whole, **known.diagnoses(costs.CACHE),
+        diagnoses={**ONE_NUMBER, "not-whole": costs.not_whole, **costs.bills(costs.CACHE),
                    "other-unit": costs.other_unit, **_but(costs.BILL, "size-counted")},
-        friendly={"kv_heads = h": dict(n=7, d=72, h=12, layers=5, itemsize=4, kv_heads=12),
-                  "one layer": dict(n=7, d=72, h=12, layers=1, itemsize=4, kv_heads=3)}),
+        friendly={"kv_heads = h": dict(n=7, d=90, h=15, layers=11, itemsize=4, kv_heads=15),
+                  "one layer": dict(n=7, d=90, h=15, layers=1, itemsize=4, kv_heads=5)}),
     "decode_step": Exercise(
         _step, _right_step, {"output": "B, 1, d", "keys": "B, h, m+1, d_k", "values": "B, h, m+1, d_k"},
         cases=[dict(B=2, h=3, m=5, d_k=7), dict(B=3, h=2, m=0, d_k=4), dict(B=2, h=3, m=5, d_k=7, spread=30)],
@@ -475,18 +475,18 @@ EXERCISES = {
                   "kv_heads = 1": dict(B=2, kv_heads=1, h=6, n=5, d_k=7)}),
     "longest_context": Exercise(
         _sizes, costs.longest, {"words": ""},
-        cases=[dict(memory=10**6, parameters=120_000, d=72, h=12, layers=5, itemsize=4, kv_heads=4, batch=3),
-               dict(memory=10**5, parameters=120_000, d=72, h=12, layers=5, itemsize=4, kv_heads=4, batch=3),
+        cases=[dict(memory=10**7, parameters=150_000, d=90, h=15, layers=7, itemsize=4, kv_heads=5, batch=11),
+               dict(memory=10**5, parameters=150_000, d=90, h=15, layers=7, itemsize=4, kv_heads=5, batch=11),
                dict(memory=16 * 10**9, parameters=6_738_415_616, d=4096, h=32, layers=32, itemsize=2, kv_heads=32,
                     batch=1)],
         small=[dict(memory=1000, parameters=100, d=8, h=4, layers=2, itemsize=4, kv_heads=2, batch=3),
                dict(memory=100, parameters=100, d=8, h=4, layers=2, itemsize=4, kv_heads=2, batch=3)],
-        diagnoses={**ONE_NUMBER, "negative": costs.negative, **known.diagnoses(costs.LONGEST),
+        diagnoses={**ONE_NUMBER, "negative": costs.negative, **costs.bills(costs.LONGEST),
                    "not-whole": costs.not_whole, **_only(costs.BILL, "size-ignored")},
-        friendly={"one text": dict(memory=10**6, parameters=120_000, d=72, h=12, layers=5, itemsize=4, kv_heads=4,
+        friendly={"one text": dict(memory=10**7, parameters=150_000, d=90, h=15, layers=7, itemsize=4, kv_heads=5,
                                    batch=1),
-                  "kv_heads = h": dict(memory=10**6, parameters=120_000, d=72, h=12, layers=5, itemsize=4, kv_heads=12,
-                                       batch=3)}),
+                  "kv_heads = h": dict(memory=10**7, parameters=150_000, d=90, h=15, layers=7, itemsize=4, kv_heads=15,
+                                       batch=11)}),
 }
 
 # name -> the right value, and wrong ones that tell something; the question stands in the notebook
