@@ -80,8 +80,8 @@ NO_GPU = "No GPU was there. With one: `make bench DEVICE=cuda`, or without make 
 MISSED = """Where a goal is missed:
 
 - At n=8 and n=64 a call takes 20 to 60 microseconds. One call of NumPy costs about one, and attention needs twenty;
-  torch by hand makes six. Of ours, the checks behind readable errors cost about two in NumPy and five in torch, and
-  torch cuts its views for any number of leading axes. All of this is lost in longer inputs.
+  torch by hand makes six. Of ours, the checks behind readable errors take about two; in torch, views for any number
+  of leading axes take about ten more. In longer inputs all of this is lost.
 - The half-GEMM limit does no softmax, which reads and writes every score five times, and counts exactly half of the
   scores; blocks of 128 rows compute a quarter more of them at n=512. The faster the products (AVX-512), the more of
   the time this is.
