@@ -96,7 +96,6 @@ def test_sound_sample_has_no_fault(template):
     assert list(faults(sample(), template)) == []
 
 
-@pytest.mark.filterwarnings("ignore:Your element with mimetype")     # nbconvert's own word on the widget below
 @pytest.mark.parametrize(("add", "fault"), [
     (new_markdown_cell(r"so \(x_i\) is"), r"formula '\\(x_i\\)' does not survive"),
     (new_markdown_cell("<div>a</div>"), "takes away <div>"),
