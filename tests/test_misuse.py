@@ -19,7 +19,7 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 
 from mha_lib import decoder, runtime
-from tests.ways.numpy_cells import NOTEBOOKS, numpy_cells, run
+from tests.ways.numpy_cells import NEED_TORCH, NOTEBOOKS, numpy_cells, run
 from tools import check, lab, notebooks
 
 ROOT = check.ROOT
@@ -72,7 +72,7 @@ def test_the_course_says_what_to_do_after_a_restart():
 
 @pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path.name[:2] in QUICK], ids=lambda path: path.stem)
 def test_the_numpy_cells_run_from_top_to_bottom_and_then_upwards_without_torch(path, monkeypatch):
-    for module in ("torch", "mha_lib.torch_attention", "mha_lib.decoder"):
+    for module in NEED_TORCH:
         monkeypatch.setitem(sys.modules, module, None)
     cells = [*filter(is_quick, numpy_cells(json.loads(read(path))))]
     run(cells + cells[::-1])

@@ -20,7 +20,6 @@ import os
 import re
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -33,7 +32,7 @@ from jupyter_client import BlockingKernelClient
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.ways.shared import BUILD, COURSE_PYTHON, ROOT, copy_of_course, environment, say  # noqa: E402
+from tests.ways.shared import BUILD, COURSE_PYTHON, ROOT, copy_of_course, environment, free_port, say  # noqa: E402
 from tools import check, notebooks  # noqa: E402
 
 WORK = BUILD / "binder"
@@ -122,10 +121,7 @@ def copy_faults(path, original):
 @contextlib.contextmanager
 def server(course, python, variables):
     """JupyterLab as Binder starts it -> ask(path, data), what its HTTP API answers."""
-    token = secrets.token_hex(16)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port, token = free_port(), secrets.token_hex(16)
 
     def ask(path, data=None):
         request = urllib.request.Request(f"http://127.0.0.1:{port}/{path}", data, {"Authorization": f"token {token}"})

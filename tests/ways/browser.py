@@ -17,7 +17,6 @@ import pathlib
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -52,12 +51,6 @@ EXERCISES = {
 }
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
 def call(url, method="GET"):
     with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=30) as answer:
         return answer.read()
@@ -66,7 +59,7 @@ def call(url, method="GET"):
 @contextlib.contextmanager
 def server(folder, log):
     """JupyterLab as `make lab` starts it, with the settings of nobody -> address of a path in it."""
-    port, token = free_port(), secrets.token_hex(16)
+    port, token = shared.free_port(), secrets.token_hex(16)
     command = lab.server_command(folder / "my_notebooks", [
         "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
         f"--IdentityProvider.token={token}"])

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 NOTEBOOKS = sorted((pathlib.Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
+NEED_TORCH = ("torch", "mha_lib.torch_attention", "mha_lib.decoder")
 
 
 def numpy_cells(book):
@@ -40,7 +41,7 @@ def run(cells):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_numpy_cells_run(path, monkeypatch):
-    for name in ("torch", "mha_lib.torch_attention", "mha_lib.decoder"):
+    for name in NEED_TORCH:
         monkeypatch.setitem(sys.modules, name, None)        # an import now fails as if it were not there
     cells = numpy_cells(json.loads(path.read_text(encoding="utf-8")))
     left_out = run(cells)
